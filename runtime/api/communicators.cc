@@ -86,7 +86,7 @@ grtResult_t grtCommSplit(grtComm_t comm, int color, int key, grtComm_t* out,
           Comm::Create(parent->name() + "-s" + std::to_string(child) + "." + std::to_string(color),
                        static_cast<uint32_t>(members.size()), rank, config, &made->comm);
     }
-    // A member that could not is told to the others, who would wait for it.
+    // Each member sends its result to all others: they would wait for one that could not join.
     const auto created = static_cast<int32_t>(result);
     std::vector<int32_t> results(parent->ranks());
     const grtResult_t exchanged = Exchange(comm, &created, results.data(), 1, deadline_ns);

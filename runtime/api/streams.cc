@@ -33,8 +33,8 @@ grtResult_t grtStreamForeignAll(void) {
 
 namespace {
 
-// A front tells of all work on all of CUDA's streams; of the default ones, which others write to
-// unseen, nothing is begun early.
+// A front reports all work on CUDA's streams, so operations on them may begin early: the stream is
+// declared exclusive. Not so CUDA's default streams: they also carry work that no front sees.
 void Follow(cudaStream_t stream) {
   constexpr uintptr_t kDefaultStreams = 2;  // 0, cudaStreamLegacy, cudaStreamPerThread
   if (TheOwnStreams() == nullptr && reinterpret_cast<uintptr_t>(stream) > kDefaultStreams) {

@@ -1,15 +1,16 @@
 // The core state machine: an operation as resumable steps over a port's boards and lanes.
 //
-// A step is a transaction. Probe: are the data and the room there that it needs? If not, nothing
-// has changed. Body: copies or reduces, waits for nothing. Commit: one counter is told to the
-// others, and the context counts. Between two steps an operation can be left, by whomever and for
-// as long as one likes, and gone on with from its ChanCtx by any other thread: nothing else is
+// A step is a transaction. Probe: the step checks that its data and room are there; if not, it
+// changes nothing. Body: it copies or reduces, and waits for nothing. Commit: it stores one counter
+// that other members read, and counts in the context. Between two steps a thread may leave an
+// operation for any time, and any thread may continue it from its ChanCtx, which is all that is
 // kept. A reducing step waits for all contributions, so that no partial sum outlives it.
 //
-// Of the steps that are ready, one is done (not the next of a fixed order): publish a contribution;
-// reduce one's shard; consume, or gather results. With mu = 3k, 3k + 1, 3k + 2 for chunk k, each
-// wait is for steps of smaller mu, since room is freed kSlots chunks earlier: of an operation that
-// all members have begun, some step is always ready. docs/runtime.md has the theorem.
+// TryStep runs any one step that is ready, not the next of a fixed order: publish a contribution;
+// reduce the member's own shard; consume, or gather results. With mu = 3k, 3k + 1, 3k + 2 for chunk
+// k, each step waits only for steps of smaller mu, since room is freed kSlots chunks earlier: of an
+// operation that all members have begun, some step is always ready. docs/runtime.md has the
+// theorem.
 //
 // Threads: one at a time for a channel (the caller's claim); different channels and operations at
 // once. Memory is the caller's. Portable C++20, no CUDA, no library.
@@ -247,8 +248,8 @@ inline Progress Begin(OpView& v, uint64_t* wanted) {
   board.out = reinterpret_cast<uint64_t>(v.out);
   board.flags =
       (v.in_here ? uint32_t{kBoardInHere} : 0) | (v.out_here ? uint32_t{kBoardOutHere} : 0);
-  // Of two members that enter different operations, the one that is second in the order of these
-  // exchanges sees the other: so also those are told that need nothing of the others.
+  // The exchanges have one order: of two members that enter different operations, the later one
+  // sees the earlier one's and reports the mismatch, even if it needs no data of other members.
   std::atomic_ref<uint64_t>(board.seq).exchange(v.desc.seq, std::memory_order_seq_cst);
   for (uint32_t m = 0; m < g.members; ++m) {
     const uint64_t at =

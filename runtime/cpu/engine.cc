@@ -417,8 +417,7 @@ void Engine::GiveUp(Task& t, grtResult_t code) {
   t.comm->Fail(code);
 }
 
-// Ends a task whose channels are all done, or that has failed: then once no worker is in a step of
-// it.
+// Ends a task whose channels are all done, or one that has failed once no worker runs a step of it.
 bool Engine::TryClose(Worker& worker, const TaskPtr& task) {
   Task& t = *task;
   if (t.closing.exchange(true, std::memory_order_acq_rel)) return false;
@@ -429,7 +428,7 @@ bool Engine::TryClose(Worker& worker, const TaskPtr& task) {
       for (; claimed < t.channels.size(); ++claimed) {
         if (!TakeClaim(worker, std::atomic_ref<uint32_t>(t.channels[claimed].owner))) break;
       }
-      if (claimed < t.channels.size()) {  // somebody is in there: later
+      if (claimed < t.channels.size()) {  // another worker runs a step: try again later
         while (claimed > 0) LeaveClaim(std::atomic_ref<uint32_t>(t.channels[--claimed].owner));
         t.closing.store(false, std::memory_order_release);
         return false;

@@ -33,8 +33,8 @@ struct Range {
 enum Claim : uint32_t {
   kFree = 0,
   kClaimed = 1,
-  kClaimAwaited = 2,  // claimed; somebody who goes to sleep wants to look when it is free
-  kClosed = 3,        // no worker any more
+  kClaimAwaited = 2,  // claimed; leaving it rings the bell for a worker about to sleep
+  kClosed = 3,        // no worker can claim it any more
 };
 
 struct Task {
@@ -53,9 +53,9 @@ struct Task {
   std::atomic<uint64_t> wanted{0};   // members that the last look waited for
   std::atomic<uint64_t> dead{0};     // members whose process has ended
   std::atomic<int> failed{0};        // a grtResult_t: to be given up
-  std::atomic<bool> closing{false};  // somebody is finishing it
+  std::atomic<bool> closing{false};  // a worker is finishing it
   std::atomic<bool> freed_slot{false};
-  bool quiesced = false;  // failed, and no thread is in a step of it; changed by who is closing it
+  bool quiesced = false;           // failed, and no thread is in a step; the closing worker sets it
   std::atomic<uint64_t> spins{0};  // spin threshold: earned by success
 
   // Renamed: executed early into memory of our own, since an earlier operation uses the output too.

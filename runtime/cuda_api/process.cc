@@ -506,9 +506,10 @@ void Process::Watch(const std::shared_ptr<CommState>& comm) {
   [[maybe_unused]] const ssize_t n = write(wake_, &one, sizeof one);
 }
 
-// Sleeps until a process ends, or there is another communicator.
+// The watcher thread sleeps until a process ends or Watch adds a communicator. It marks each
+// communicator of an ended process as failed, unless the member had left.
 void Process::WatchLoop() {
-  using Identity = std::pair<pid_t, uint64_t>;  // with its start time: numbers come again
+  using Identity = std::pair<pid_t, uint64_t>;  // pid, start time: the kernel reuses pids
   const auto identity = [](const Attendee& member) {
     return Identity(member.pid, member.start_time);
   };
@@ -522,7 +523,7 @@ void Process::WatchLoop() {
         if (member.pid == getpid() || member.pid_namespace != PidNamespace()) continue;
         const auto [at, is_new] = open.try_emplace(identity(member), -1);
         if (!is_new) {
-          // The communicators that existed then have been told.
+          // The loop below has marked only the communicators that existed when the process ended.
           if (ended.contains(at->first) && !comm.meeting->HasLeft(r))
             Communicator::NotePeerGone(comm.verdict().failed());
           continue;

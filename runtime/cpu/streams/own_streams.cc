@@ -14,9 +14,10 @@ namespace gordian::runtime {
 
 namespace {
 
-// A caller that waits for the stream so soon after its last piece of work waits at once. After so
-// many in a row, new work no longer wakes the thread, which would only be in their way: it looks by
-// itself so often, and so many times after the last work, before it sleeps until it is woken.
+// A caller that waits for the stream within kAtOnceNs of its last piece of work "waits at once" and
+// runs the work itself. After kCustom such waits in a row, new work no longer wakes the stream's
+// thread, which would compete with the callers: the thread looks for work every kNap, kNaps times
+// without any, and then sleeps until it is woken.
 constexpr int64_t kAtOnceNs = 20'000;
 constexpr uint32_t kCustom = 8;
 constexpr std::chrono::milliseconds kNap{1};
@@ -30,7 +31,7 @@ struct OwnStreams::Stream {
   std::condition_variable done;     // a piece of work is finished
   std::deque<std::function<void()>> work;
   uint64_t enqueued = 0, finished = 0;
-  bool busy = false;        // somebody is doing the first piece
+  bool busy = false;        // a thread runs the piece that was first
   uint32_t at_once = 0;     // the last so many were waited for at once
   int64_t enqueued_ns = 0;  // the last one; 0: it has been waited for
   bool napping = false;     // the thread looks by itself before long

@@ -197,7 +197,7 @@ typedef struct {
   uint64_t stopped_ranks; /* bit r: an unfinished operation waits for rank r, whose process is
                              stopped at this moment (SIGSTOP, a debugger). A suspicion: nothing is
                              done about it, since the rank may go on */
-  uint64_t direct; /* operations whose output the other ranks were told to write themselves */
+  uint64_t direct; /* operations whose output this rank let the other ranks write themselves */
   uint64_t reserved[6];
 } grtStats_t;
 #define GRT_STATS_INITIALIZER                                                                      \

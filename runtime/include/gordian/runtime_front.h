@@ -67,8 +67,8 @@ GRT_API grtResult_t grtCommConnect(grtComm_t comm, uint64_t timeout_ns);
 GRT_API int grtCanCapture(void);
 /* grtOpDesc_t.reserved[0] and [1]: a front's name for the operation, not 0 in [1]. Gives the names
  * of those that are carried out, and of those that are through although their turn in their stream
- * has not come, at most `most`; *count is how many there are. Never waits: grtInProgress where
- * that cannot be told at this moment, grtNotSupported where it never can. Allocates nothing. */
+ * has not come, at most `most`; *count is how many there are. Never waits: grtInProgress if the
+ * library cannot list them at this moment, grtNotSupported if it never can. Allocates nothing. */
 typedef struct {
   uint64_t word[2];
 } grtFrontName_t;
