@@ -3,7 +3,8 @@
 // 1 name the legacy stream of the current device, 2 the calling thread's own default stream; entry
 // points for callers with per-thread default streams turn 0 into 2 first.
 //
-// Threads: any. Every method initialises lazily what it needs.
+// Threads: any. Every method initialises what it needs when it first needs it. Sizes in bytes,
+// times in nanoseconds. Ownership: the engine owns what handles name until the program destroys it.
 #ifndef GORDIAN_EMULATOR_ENGINE_ENGINE_H_
 #define GORDIAN_EMULATOR_ENGINE_ENGINE_H_
 
@@ -80,7 +81,7 @@ struct ValueRequest {
   void* address = nullptr;
   uint64_t value = 0;
   size_t bytes = 4;     // or 8
-  bool barrier = true;  // writes: without one it passes through no hardware queue
+  bool barrier = true;  // of writes: without it the write passes through no hardware queue
   ValueCondition condition = ValueCondition::kGreaterOrEqual;  // waits
 };
 

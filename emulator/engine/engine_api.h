@@ -24,12 +24,13 @@ class Stream;  // owned by the engine
 class DeviceOp {
  public:
   virtual ~DeviceOp() = default;
-  // Everything before it is done and its SMs are taken: the "kernel" is now resident. Called once.
-  // Returns true when it is already done.
+  // The worker calls it once, when all work before it is done and it holds its SMs: the "kernel" is
+  // now resident. Returns true if it is already done.
   virtual bool Start() = 0;
-  // Called after Start() returned false, whenever the doorbell rang. Returns true when done.
+  // The worker calls it after Start() returned false, whenever the doorbell rang. Returns true when
+  // done.
   virtual bool Poll() = 0;
-  // The device is reset or the process exits: drop references to peers.
+  // The device is reset or the process exits: the op drops its references to peers.
   virtual void Cancel() {}
   // For the quiescence report: the members of a JSON object. Any thread.
   virtual std::string Describe() { return {}; }
@@ -44,7 +45,7 @@ class OpSource {
     std::shared_ptr<DeviceOp> after;  // as in EnqueueRequest
   };
   virtual ~OpSource() = default;
-  // Called once per launch by the launching thread, without the engine's locks; for one graph's
+  // The launching thread calls it once per launch, without the engine's locks; for one graph's
   // sources in an order in which a node's dependencies come first.
   virtual Run MakeRun() = 0;
 };
@@ -76,11 +77,11 @@ struct EnqueueRequest {
   std::vector<Stream*> streams;  // >= 1, same device; with several it starts when it is at the
                                  // head of all, and holds all until done (a fused group)
   std::shared_ptr<DeviceOp> op;
-  std::shared_ptr<DeviceOp> after;  // may be null: must be done first, whatever its stream
-                                    // (operations of one communicator are serialised)
+  std::shared_ptr<DeviceOp> after;  // may be null; is done before it starts, on any stream
+                                    // (operations of one communicator run one after the other)
   int sms = 1;
-  bool in_launch_order = false;  // starts after the start of the one before it on the device
-                                 // that had this set
+  bool in_launch_order = false;  // starts after the start of the last one before it on the device
+                                 // that has this set, too
 };
 
 class Engine {
@@ -131,8 +132,8 @@ class Engine {
   // host memory. *device is its owner, -1 for host memory.
   virtual bool IsDeviceAccessible(const void* pointer, size_t bytes, int* device) = 0;
 
-  // Where other processes of the same user find device memory: bytes from `*offset` on of a file
-  // that is open here as `*fd`. Returns false for memory that is in no such file.
+  // Where other processes of the same user find device memory: at `*offset` of a file that is open
+  // here as `*fd`. Returns false if the memory is not in such a file.
   virtual bool FindShared(const void* pointer, size_t bytes, int* fd, uint64_t* offset) = 0;
 
   // Counts a call in GORDIAN_EMU_STATS. `symbol` must be a string literal.

@@ -45,8 +45,7 @@ void EngineImpl::AfterForkInParent() {
   initialize_mutex_.unlock();
 }
 
-// The devices do not follow a process into its child: the child can never use what the parent
-// began.
+// A forked child does not get its parent's devices: it can never use CUDA after the parent did.
 void EngineImpl::AfterForkInChild() {
   if (state_.load() == kRunning) state_.store(kBroken);
   // The child has none of its threads, and the parent keeps its place in the job.

@@ -1,4 +1,8 @@
-// The engine of a process. Only emulator/engine includes this.
+// The engine of a process: implements engine.h over the scheduler, memory and graphs. Only
+// emulator/engine includes this.
+//
+// Threads: any; the scheduler's Section is the lock. Ownership: one engine a process, never
+// destroyed. Errors: Status numbers.
 #ifndef GORDIAN_EMULATOR_ENGINE_ENGINE_IMPL_H_
 #define GORDIAN_EMULATOR_ENGINE_ENGINE_IMPL_H_
 
@@ -51,7 +55,7 @@ struct Event {
   int64_t time_ns = 0;                    // when `record` is null
   TaskPtr record;                         // the work that the event stands for; null: none
   std::shared_ptr<CapturePoint> capture;  // of a record in a capture, which may have ended
-  // For an interprocess event. `own_sequence` is this process's latest record.
+  // Of an interprocess event, else null. `own_sequence` is this process's latest record.
   std::shared_ptr<SharedEvent> shared;
   uint64_t own_sequence = 0;
 };
@@ -222,8 +226,9 @@ class EngineImpl final : public DeviceEngine {
   void AddDeviceDependencies(const TaskPtr& task, int device);
   // The dependencies of new work on the stream: none, one task (*only), or several (returns true).
   bool Unfinished(const Stream& stream, TaskPtr* only);
-  // Adds the stream's own work: for the legacy stream also that of the blocking streams. A blocking
-  // stream's does not include the legacy stream's, unless its own work waits for that.
+  // Makes the task depend on the stream's own work: of the legacy stream, also on that of the
+  // blocking streams; of a blocking stream, not on the legacy stream's unless its own work waits
+  // for that.
   void AddOwnWork(const TaskPtr& task, const Stream& stream);
   void SubmitOn(Stream* stream, const TaskPtr& task);
   // Publishes an interprocess event's record when the stream gets there.

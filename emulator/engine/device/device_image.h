@@ -1,5 +1,7 @@
 // Reads the names of kernels and variables from a device binary (cubin, fatbin, PTX text). Runs
 // none of it, and does not look into compressed PTX inside a fatbin.
+//
+// Threads: any. Ownership: the result copies what it keeps. Errors: returns false.
 #ifndef GORDIAN_EMULATOR_ENGINE_DEVICE_DEVICE_IMAGE_H_
 #define GORDIAN_EMULATOR_ENGINE_DEVICE_DEVICE_IMAGE_H_
 

@@ -1,5 +1,5 @@
-// An emulated device's properties: an H200's numbers. CUdevice_attribute and cudaDeviceAttr share
-// the attribute numbers.
+// Gives an emulated device's properties: an H200's numbers. CUdevice_attribute and cudaDeviceAttr
+// share the attribute numbers. Threads: any.
 #ifndef GORDIAN_EMULATOR_ENGINE_DEVICE_DEVICE_INFO_H_
 #define GORDIAN_EMULATOR_ENGINE_DEVICE_DEVICE_INFO_H_
 

@@ -1,6 +1,8 @@
-// A kernel's settable attributes, and how much of it fits on a device. No kernel has a body here:
-// the numbers are those of a small one on an H200. CUfunction_attribute and cudaFuncAttribute share
-// the attribute numbers. Plain data; callers lock.
+// Keeps a kernel's settable attributes, and computes how much of it fits on a device. The emulator
+// runs no kernel's code: the numbers are those of a small kernel on an H200. CUfunction_attribute
+// and cudaFuncAttribute share the attribute numbers.
+//
+// Sizes in bytes. Threads: plain data; callers lock. Errors: Status numbers.
 #ifndef GORDIAN_EMULATOR_ENGINE_DEVICE_KERNEL_SETTINGS_H_
 #define GORDIAN_EMULATOR_ENGINE_DEVICE_KERNEL_SETTINGS_H_
 

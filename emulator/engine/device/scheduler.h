@@ -1,18 +1,21 @@
 // Executes the work of the emulated devices: a graph of tasks, hardware queues, SMs, one worker
 // thread.
 //
-// A task is done after the tasks it depends on: stream order, event waits, the legacy stream and
-// host waits are all dependencies. Kernels (timed ones and DeviceOps), copies and host functions
-// also pass through a hardware queue in issue order, where one that cannot start blocks those
-// behind it, whatever their streams; event records and event waits do not (as measured on an H200).
-// So do waits for values in memory, which keep their queue until the value is there, and writes of
-// values with a barrier. Nothing signals a change of memory, so the worker looks, at growing
-// intervals. Kernels need SMs as well. The worker thread runs what takes time or calls foreign code
-// (DeviceOps, copies), and wakes for timed kernels; otherwise it sleeps on the doorbell without a
-// timeout. Host functions run on a thread of their device.
+// A task depends on other tasks and is done after them: stream order, event waits, the legacy
+// stream and host waits are all dependencies. Some tasks also pass through a hardware queue in
+// issue order, where one that cannot start blocks those behind it, even of other streams: kernels
+// (timed ones and DeviceOps), fills, host functions, waits for values in memory, which keep their
+// queue until the value is there, and writes of values with a barrier. Event records and event
+// waits do not (as measured on an H200). No program signals a change of memory, so the worker polls
+// it, at growing intervals. Kernels also need SMs. The worker thread runs tasks that take time or
+// call foreign code (DeviceOps, copies), and wakes for timed kernels; otherwise it sleeps on the
+// doorbell without a timeout. Host functions run on a thread of their device.
 //
-// Time is virtual in one respect: a timed kernel starts when its dependencies were done, not when
-// the worker noticed, so a chain of short kernels takes the time it should.
+// The start of a timed kernel is virtual: the time at which its dependencies were done, not at
+// which the worker noticed that. So a chain of short kernels takes the sum of their times.
+//
+// Times in nanoseconds of CLOCK_MONOTONIC. Threads: any; a Section holds the lock. Ownership: tasks
+// are shared by their dependents and by streams and events.
 #ifndef GORDIAN_EMULATOR_ENGINE_DEVICE_SCHEDULER_H_
 #define GORDIAN_EMULATOR_ENGINE_DEVICE_SCHEDULER_H_
 

@@ -1,5 +1,6 @@
-// A capture sequence: from cudaStreamBeginCapture to cudaStreamEndCapture, over all streams that
-// joined it by waiting for one of its events. Plain data; callers hold the engine's lock.
+// The state of a capture sequence: from cudaStreamBeginCapture to cudaStreamEndCapture, over all
+// streams that joined it by waiting for one of its events. Plain data; callers hold the engine's
+// lock.
 #ifndef GORDIAN_EMULATOR_ENGINE_GRAPH_CAPTURE_H_
 #define GORDIAN_EMULATOR_ENGINE_GRAPH_CAPTURE_H_
 
@@ -32,7 +33,7 @@ using CapturePtr = std::shared_ptr<Capture>;
 struct CapturePoint {
   CapturePtr sequence;
   std::vector<GraphNode::Edge> after;
-  // The result of the last query of the stream.
+  // What the last query of the stream returned: the program may read it until the next one.
   std::vector<void*> told_nodes;
   std::vector<EdgeData> told_edges;
 };

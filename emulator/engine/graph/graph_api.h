@@ -2,7 +2,8 @@
 // handles are the application's values, and invalid ones give kInvalidValue and are never
 // dereferenced.
 //
-// Threads: any. The engine's lock guards graphs, which CUDA does not promise.
+// Threads: any; the engine's lock guards graphs, though CUDA does not promise that. Ownership: the
+// engine owns what handles name until the program destroys it.
 #ifndef GORDIAN_EMULATOR_ENGINE_GRAPH_GRAPH_API_H_
 #define GORDIAN_EMULATOR_ENGINE_GRAPH_GRAPH_API_H_
 

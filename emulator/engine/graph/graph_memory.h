@@ -1,9 +1,12 @@
-// Memory that graphs allocate. An alloc node owns an address from its creation; an allocation lies
-// behind it from the launch that runs the node until a free. The order of the host's calls decides
-// both: the order on the device is the application's duty.
+// Manages memory that graphs allocate. An alloc node owns an address from its creation; an
+// allocation lies behind the address from the launch that runs the node until a free. The order of
+// the host's calls decides when that is: the application ensures the order on the device.
 //
-// Here the address holds memory all the time, which no program can notice; the counters follow the
-// allocations. Threads: any.
+// In the emulator the address holds memory all the time, which no program can notice; the counters
+// follow the allocations.
+//
+// Sizes in bytes. Threads: any. Ownership: an address is freed with the last reference to its
+// GraphAllocation.
 #ifndef GORDIAN_EMULATOR_ENGINE_GRAPH_GRAPH_MEMORY_H_
 #define GORDIAN_EMULATOR_ENGINE_GRAPH_GRAPH_MEMORY_H_
 

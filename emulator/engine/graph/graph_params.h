@@ -1,5 +1,6 @@
-// Parameters of graph nodes, in a form that the runtime and driver API share: a node made through
-// one may be read and changed through the other.
+// Parameters of graph nodes, in a form that the runtime and driver API share: a program may make a
+// node through one API and read or change it through the other. Plain data; pointers are the
+// program's, except those that a query returns.
 #ifndef GORDIAN_EMULATOR_ENGINE_GRAPH_GRAPH_PARAMS_H_
 #define GORDIAN_EMULATOR_ENGINE_GRAPH_GRAPH_PARAMS_H_
 

@@ -48,8 +48,8 @@ void FillRows(const FillRequest& fill) {
   }
 }
 
-// The caller does an idle stream's work itself if a queue is free: no program can notice, and no
-// thread must wake.
+// The calling thread does the work itself if the stream is idle and a queue is free: a program
+// cannot notice that, and no thread needs to wake.
 int EngineImpl::RunInOrder(void* handle, TaskKind kind, bool wait,
                            const std::function<void()>& work,
                            const std::function<std::function<void()>()>& make_deferred) {

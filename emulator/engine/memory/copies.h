@@ -1,4 +1,4 @@
-// Carries out copies and fills in memory.
+// Carries out copies and fills in memory. Threads: any; does not lock.
 #ifndef GORDIAN_EMULATOR_ENGINE_MEMORY_COPIES_H_
 #define GORDIAN_EMULATOR_ENGINE_MEMORY_COPIES_H_
 

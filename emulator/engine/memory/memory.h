@@ -1,6 +1,9 @@
-// The table of memory that the emulated devices know: allocations of device, managed and pinned
-// host memory, and registered host memory. All of it is host memory; device memory lies in one
-// shareable heap per device. Threads: any.
+// Allocates, and finds by address, the memory that the emulated devices know: device, managed and
+// pinned host memory, and registered host memory. All of it is host memory; device memory lies in
+// one shareable heap per device.
+//
+// Sizes in bytes. Threads: any. Ownership: the table frees what it allocated; the owner of inserted
+// or registered memory frees that. Errors: null, false or a Status.
 #ifndef GORDIAN_EMULATOR_ENGINE_MEMORY_MEMORY_H_
 #define GORDIAN_EMULATOR_ENGINE_MEMORY_MEMORY_H_
 

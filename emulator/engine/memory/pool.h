@@ -1,4 +1,5 @@
-// A pool of stream-ordered device memory. Only emulator/engine includes this.
+// A pool of stream-ordered device memory (pools.cc has the rules). Only emulator/engine includes
+// this. Sizes in bytes.
 #ifndef GORDIAN_EMULATOR_ENGINE_MEMORY_POOL_H_
 #define GORDIAN_EMULATOR_ENGINE_MEMORY_POOL_H_
 

@@ -1,6 +1,9 @@
-// Memory that other processes can map: slices of one memfd, which a peer of the same user opens as
-// /proc/<pid>/fd/<fd>. Large blocks are separate mappings, so a use after free faults; small ones
-// share mappings. Not locked: its owner serialises.
+// Allocates memory that other processes can map: slices of one memfd, which another process of the
+// same user opens as /proc/<pid>/fd/<fd>. Large blocks are separate mappings, so a use after free
+// faults; small ones share mappings.
+//
+// Sizes in bytes. Threads: one at a time (the owner locks). Ownership: blocks stay mapped after the
+// heap's end, since others may still use them.
 #ifndef GORDIAN_EMULATOR_ENGINE_MEMORY_SHARED_HEAP_H_
 #define GORDIAN_EMULATOR_ENGINE_MEMORY_SHARED_HEAP_H_
 
@@ -22,7 +25,8 @@ class SharedHeap {
   ~SharedHeap();
   SharedHeap(const SharedHeap&) = delete;
 
-  // Aligned to 256 bytes; to a page from kLargeBytes on. Returns false without memory.
+  // Aligns the block to 256 bytes, or to a page from kLargeBytes on. Returns false if there is no
+  // memory.
   bool Allocate(size_t bytes, Block* block);
   // `bytes` as requested.
   void Free(const Block& block, size_t bytes);

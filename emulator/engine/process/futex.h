@@ -20,7 +20,7 @@ inline int64_t NowNs() {
 }
 
 // Sleeps while *word == expected, until woken, interrupted or `deadline_ns` (CLOCK_MONOTONIC;
-// INT64_MAX: no timeout at all). May return early: callers look again.
+// INT64_MAX: no timeout). May return early: callers check *word again.
 inline void FutexWait(const std::atomic<uint32_t>* word, uint32_t expected, int64_t deadline_ns) {
   timespec deadline;
   if (deadline_ns != INT64_MAX) {

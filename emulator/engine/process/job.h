@@ -1,4 +1,5 @@
-// This process's place in its job (see job_state.h).
+// Joins this process to its job's shared state (job_state.h), and takes it out. Threads: one calls
+// Join; any thread the rest.
 #ifndef GORDIAN_EMULATOR_ENGINE_PROCESS_JOB_H_
 #define GORDIAN_EMULATOR_ENGINE_PROCESS_JOB_H_
 

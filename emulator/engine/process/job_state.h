@@ -1,6 +1,6 @@
-// What the processes of one emulated job share when GORDIAN_EMU_SCHEDULE or GORDIAN_EMU_QUIESCENCE
-// is set: a file in /dev/shm that every process maps when it first uses a device. It holds no lock,
-// since its users can die at any instruction.
+// The state that the processes of one emulated job share when GORDIAN_EMU_SCHEDULE or
+// GORDIAN_EMU_QUIESCENCE is set: a file in /dev/shm that every process maps when it first uses a
+// device. Threads: atomics only. It has no lock, since a process may die at any instruction.
 #ifndef GORDIAN_EMULATOR_ENGINE_PROCESS_JOB_STATE_H_
 #define GORDIAN_EMULATOR_ENGINE_PROCESS_JOB_STATE_H_
 
@@ -30,9 +30,9 @@ struct JobState {
   uint64_t magic;
   uint32_t version;
   std::atomic<uint32_t> processes_used;  // entries of `processes` that were ever taken
-  // Counts what can make another process move: doorbells, notifications, waits, submitted work.
-  // Incremented afterwards, so that a reader who sees the same number twice missed nothing in
-  // between.
+  // Counts changes that can make another process move: doorbells, notifications, waits, submitted
+  // work. A process increments it after the change, so a reader that finds the same number twice
+  // has missed no change in between.
   std::atomic<uint64_t> activity;
   std::atomic<uint32_t> round;      // the last round requested
   std::atomic<uint32_t> quiescent;  // the round that found the job unable to move; 0: it moves
@@ -41,7 +41,7 @@ struct JobState {
   std::atomic<uint64_t> schedule_hash;   // of the file that the first process read
   std::atomic<uint32_t> schedule_event;  // futex word of threads that wait for their turn
   std::atomic<uint32_t> cursor;
-  std::atomic<uint32_t> released;  // 1: the schedule forces nothing any more
+  std::atomic<uint32_t> released;  // 1: no thread waits for its turn any more
   std::atomic<uint8_t> passed[kMaxScheduleSteps];
 
   JobProcess processes[kMaxJobProcesses];

@@ -1,4 +1,4 @@
-// The emulator's settings, read once from the environment when the engine starts.
+// The emulator's settings, which the engine reads once from the environment when it starts.
 #ifndef GORDIAN_EMULATOR_ENGINE_PROCESS_OPTIONS_H_
 #define GORDIAN_EMULATOR_ENGINE_PROCESS_OPTIONS_H_
 

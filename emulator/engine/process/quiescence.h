@@ -1,5 +1,5 @@
-// Finds out when nothing in the job can move any more: for GORDIAN_EMU_QUIESCENCE=FILE, and to
-// release a schedule that cannot be followed.
+// Finds out when no thread or device of the job can move any more: for GORDIAN_EMU_QUIESCENCE=FILE,
+// and to release a schedule that the job cannot follow.
 //
 // A process is *asleep* when its worker sleeps with no timed kernel, copy or start pending and its
 // doorbell unrung, no thread asleep inside the emulator has been woken, and every thread sleeps in

@@ -1,4 +1,5 @@
-// An event that several processes record and wait for: two counters in a memfd.
+// An event that several processes record and wait for: two counters in a memfd. Threads: any, of
+// any process.
 #ifndef GORDIAN_EMULATOR_ENGINE_PROCESS_SHARED_EVENT_H_
 #define GORDIAN_EMULATOR_ENGINE_PROCESS_SHARED_EVENT_H_
 
@@ -22,8 +23,8 @@ class SharedEvent {
   // Makes a new record, for which later waits wait, and returns its number.
   uint64_t Record() { return page_->recorded.fetch_add(1) + 1; }
   uint64_t Recorded() const { return page_->recorded.load(); }
-  // The work before record `sequence` is done. An event stands only for its latest record, so
-  // earlier ones count as done too.
+  // The caller reports that the work before record `sequence` is done. An event stands only for its
+  // latest record, so earlier records count as done too.
   void Finish(uint64_t sequence);
   bool IsDone(uint64_t sequence) const { return page_->done.load() >= sequence; }
   // Blocks the calling thread until IsDone.

@@ -1,7 +1,7 @@
-// The emulator's own account of the calls it got, independent of any shim: GORDIAN_EMU_STATS=FILE
-// makes each process keep FILE.<pid>, one line a symbol, "ncclAllReduce 00000000000000000012\n".
+// Counts the calls that the emulator gets, independently of any shim: with GORDIAN_EMU_STATS=FILE
+// each process writes FILE.<pid>, one line a symbol, "ncclAllReduce 00000000000000000012\n".
 //
-// The numbers are stored through a shared mapping, so they are right after SIGKILL too. Threads:
+// It stores the numbers through a shared mapping, so they are right even after SIGKILL. Threads:
 // any.
 #ifndef GORDIAN_EMULATOR_ENGINE_PROCESS_STATS_H_
 #define GORDIAN_EMULATOR_ENGINE_PROCESS_STATS_H_
