@@ -390,8 +390,8 @@ GRT_HD inline bool PlaceTile(Block& b, const Work& w, uint32_t channel, const Li
   return true;
 }
 
-// Phase 1 of tile t of a broadcast in shards: the rank sends the shard that it gets from the root
-// on to all but the root.
+// Phase 1 of tile t of a broadcast in shards: a rank sends the shard that it gets from the root on
+// to all others but the root; the root copies its input to its output.
 template <typename Block>
 GRT_HD inline bool HandOnTile(Block& b, const Work& w, uint32_t channel, const Lines& lines,
                               uint32_t t, uint32_t polls) {
