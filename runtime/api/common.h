@@ -26,12 +26,12 @@ inline bool ReadConfig(const grtConfig_t* given, const grtConfig_t& defaults, gr
 // The name of the shared memory of a communicator.
 std::string NameOf(const grtUniqueId& id);
 
-// Whatever throws (memory, threads that are not to be had) becomes a result.
+// Runs a call's body and turns exceptions (no memory, no thread) into a result.
 template <typename Body>
 grtResult_t Guarded(Body body) noexcept {
   try {
     return body();
-  } catch (...) {  // std::bad_alloc, std::system_error: there is nothing more to say of them
+  } catch (...) {  // std::bad_alloc, std::system_error
     return grtSystemError;
   }
 }

@@ -182,7 +182,8 @@ grtResult_t LaunchUnit(std::vector<std::shared_ptr<Task>> tasks, cudaStream_t st
       }
     }
   }
-  // The operations have their numbers: the others wait for them in vain.
+  // The operations have taken their numbers, so other members would wait for them for ever: fail
+  // their communicators.
   if (result != grtSuccess) {
     for (const std::shared_ptr<Task>& task : unit->tasks) task->comm->Fail(result);
   }

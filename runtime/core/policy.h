@@ -1,13 +1,13 @@
 // When a worker leaves an operation that is not ready for another one.
 //
-// Ready-driven (the default): at once, for whichever published operation is ready; while none is,
-// it looks at all of them in turn. There is nothing to tune, and no switch that gains nothing. The
-// order of looking is (priority, port, seq), equal on all ranks: under disorder all lean to the
-// same operation. A round looks at every operation once, so that none starves.
+// Ready-driven (the default): at once, for any published operation that is ready; while none is,
+// the worker looks at all of them in turn. There is nothing to tune, and no switch without a gain.
+// It looks in the order (priority, port, seq), equal on all ranks: so if ranks call in different
+// orders, all prefer the same operation. A round looks at every operation once, so none starves.
 //
-// Spin threshold: DFCCL's (EuroSys '25, "stickiness"): the head of the list is tried `head` times
-// in vain before the worker goes on, the one behind it half as often, and so on; what has succeeded
-// is worth `grow` times the tries that it just needed. Kept as the baseline.
+// Spin threshold: DFCCL's (EuroSys '25, "stickiness"): the worker tries the head of the list `head`
+// times without a step before it leaves, the one behind it half as often, and so on; a success
+// earns an operation `grow` times the tries that it just needed. Kept as the baseline.
 #ifndef GORDIAN_RUNTIME_CORE_POLICY_H_
 #define GORDIAN_RUNTIME_CORE_POLICY_H_
 
@@ -24,7 +24,7 @@ struct SpinParameters {
   uint32_t grow = 20;
 };
 
-// Tries in vain that the operation at `position` (0: head) of the list may take.
+// Tries without a step that the operation at `position` (0: head) of the list gets.
 GRT_HD constexpr uint64_t SpinsAt(const SpinParameters& p, uint32_t position) {
   const uint64_t spins = position < 32 ? p.head >> position : 0;
   return spins == 0 ? 1 : spins;

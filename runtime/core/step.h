@@ -161,7 +161,7 @@ inline void Consume(const OpView& v, uint32_t channel, uint64_t k, const Span& s
   }
 }
 
-// All inputs can be read and all outputs written by everyone.
+// Whether every member can read all inputs and write all outputs.
 inline bool IsDirect(const OpView& v) {
   for (uint32_t m = 0; m < v.port.geometry().members; ++m) {
     if ((v.port.BoardOf(v.slot, m).flags & kBoardOutHere) == 0) return false;

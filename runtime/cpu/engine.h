@@ -1,19 +1,20 @@
 // Runs the operations of one device of one process. Workers are the threads of our own streams
 // (carriers: each prefers its own unit, and helps others while that is not ready) and one resident
-// thread for what no carrier can run. A worker runs steps of any published operation; what it
-// leaves, another goes on with.
+// thread for operations that no carrier runs. A worker runs steps of any published operation;
+// another worker may continue one that it leaves.
 //
-// Published is what has its inputs: units whose turn in their stream has come, detached operations,
-// and, once a worker finds nothing ready, those that may begin early (StreamOrder): not if they
-// read what an earlier unfinished one writes; if they only write what an earlier one uses, they are
-// renamed: executed into memory of our own, and copied when their turn comes.
+// The engine publishes operations that have their inputs: units whose turn in their stream has
+// come, detached operations, and, once a worker finds nothing ready, those that may begin early
+// (StreamOrder). An operation may not begin early if it reads what an earlier unfinished one
+// writes. If it only writes what an earlier one uses, the engine renames it: executes it into
+// memory of our own, and copies the result when its turn comes.
 //
-// Nothing is polled when nothing is outstanding. While something is and nothing is ready, workers
-// look again some times, and then sleep on the doorbell, for 10 ms at most. Before it sleeps a
-// worker looks once more at all there is, and leaves word of what it waits for: on the boards, for
-// peers (Board::waits_for), and at channels that another worker is in (kClaimAwaited).
+// Workers poll nothing while no operation is outstanding. While operations are outstanding but none
+// is ready, a worker looks a few times more, and then sleeps on the doorbell, for 10 ms at most.
+// Before that it looks once more at all operations, and announces what it waits for: to other ranks
+// on the boards (Board::waits_for), to other workers at the channels that they run (kClaimAwaited).
 //
-// Threads: any. An engine lives as long as its process.
+// Threads: any. Ownership: an engine lives as long as its process. Errors: grtResult_t.
 #ifndef GORDIAN_RUNTIME_CPU_ENGINE_H_
 #define GORDIAN_RUNTIME_CPU_ENGINE_H_
 
@@ -35,21 +36,22 @@ class Engine {
   // Made at the first call for a device, and again in a forked child.
   static Engine* Of(int device);
 
-  // The unit's operations are to be run, in its stream's order. On an error nothing has happened.
+  // Takes a unit to run its operations in its stream's order. On an error nothing has happened.
   grtResult_t Submit(const std::shared_ptr<Unit>& unit);
-  // Operations that wait for no stream.
+  // Takes operations that wait for no stream.
   void SubmitDetached(const std::shared_ptr<Unit>& unit);
 
-  // The turn of a unit has come: called by its driver, never blocks.
+  // The unit's driver calls it when the unit's turn has come. Never blocks.
   void Turn(const std::shared_ptr<Unit>& unit);
-  // Works until the unit is done: a driver's thread.
+  // A driver's thread works here until the unit is done.
   void Carry(const std::shared_ptr<Unit>& unit);
 
   Doorbell& bell() { return *bell_; }
 
   // Blocks until the task is done or the deadline.
   static bool Await(const Task& task, int64_t deadline_ns);
-  // `fn` when the task is done, on a thread that nothing else needs; on this one if it is done now.
+  // Calls `fn` when the task is done, on a thread on which no operation depends; at once on this
+  // one if the task is done already.
   static void OnDone(Task& task, std::function<void(grtResult_t)> fn);
   // The longest sleep with work outstanding. For tests: without a bound, a ring that was lost is a
   // hang.
@@ -66,7 +68,7 @@ class Engine {
     uint64_t version = 0;
     std::vector<TaskPtr> tasks;    // published, in the order of looking
     uint32_t fruitless = 0;        // rounds
-    bool announces = false;        // it is about to sleep: leaves word of what it waits for
+    bool announces = false;        // it is about to sleep: announces what it waits for
     int64_t stalled_since_ns = 0;  // 0: it is not
     int64_t looked_at_life_ns = 0;
     const Task* last = nullptr;  // where it last did a step
@@ -98,20 +100,20 @@ class Engine {
   bool Work(Worker& worker, const TaskPtr& task, uint32_t position);
   bool WorkOnChannel(Worker& worker, Task& task, uint32_t channel, uint64_t spins);
   bool TryBegin(Worker& worker, Task& task);
-  // Takes the claim for the worker. If it is another's, a worker that announces is rung when that
-  // one leaves.
+  // Takes the claim for the worker. If another worker has it and this one announces, the other one
+  // rings the bell when it leaves.
   static bool TakeClaim(Worker& worker, std::atomic_ref<uint32_t> claim);
   void LeaveClaim(std::atomic_ref<uint32_t> claim);
   void GiveUp(Task& task, grtResult_t code);
   bool TryClose(Worker& worker, const TaskPtr& task);
   void Finish(const TaskPtr& task, grtResult_t result);
-  // Wakes those that wait for the task.
+  // Wakes the threads that wait for the task.
   void Complete(Task& task, grtResult_t result);
   // The unit's driver did not take it.
   void Refuse(const UnitPtr& unit, grtResult_t result);
   void PartDone(const UnitPtr& unit, grtResult_t result);
   void UnitDone(const UnitPtr& unit);
-  // After a round in vain: waits a little, publishes early, looks for dead peers, sleeps.
+  // After a round without a step: waits a little, publishes early, looks for dead peers, sleeps.
   void Pause(Worker& worker, const Unit* own);
   void LookAtLife(Worker& worker);
   int64_t ReleaseDelayed();

@@ -11,12 +11,13 @@
 namespace gordian::runtime {
 namespace {
 
-// Rounds in vain before a worker sleeps. In between it leaves the processor: a peer may need it.
+// Rounds without a step before a worker sleeps. In between it yields the processor, which another
+// rank may need.
 constexpr uint32_t kPatientRounds = 16;
-// From when on operations may begin before their turn: peers are late by less all the time, and
-// memory to rename into is not for nothing.
+// How long nothing must be ready before operations may begin before their turn: peers are often
+// late by less, and renaming costs memory.
 constexpr int64_t kPatienceNs = 300'000;
-// What keeps things going where a peer's bell cannot be had, and finds dead peers.
+// The longest sleep: a worker that cannot ring a peer's bell relies on it, and it finds dead peers.
 std::atomic<int64_t> longest_sleep_ns{10'000'000};
 constexpr int64_t kLifeEveryNs = 20'000'000;
 

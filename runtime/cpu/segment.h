@@ -45,8 +45,8 @@ class Segment {
   bool IsLocal() const {
     return memory_->local_users.load(std::memory_order_acquire) == view_.geometry().members;
   }
-  // Before the first use of the member's lanes in a window slot: pages that are not to be had are
-  // an error here, not a SIGBUS later. One thread at a time for a slot.
+  // The caller calls it before the first use of the member's lanes in a window slot, so that a lack
+  // of pages is an error here and not a SIGBUS later. One thread at a time for a slot.
   bool ReserveLanes(uint32_t slot, uint32_t member);
   // The first code stays.
   void Abort(grtResult_t code);

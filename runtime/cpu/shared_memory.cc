@@ -49,7 +49,8 @@ std::shared_ptr<SharedMemory> SharedMemory::Open(const std::string& name, size_t
   }
   const int fd = shm_open(("/" + name).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return nullptr;
-  // What is there stays, what is new is zero. Never made smaller: others may have mapped it.
+  // Allocating keeps present contents and adds zeros. It never shrinks the file, which other
+  // processes may have mapped.
   void* base = MAP_FAILED;
   errno = Allocate(fd, bytes - 1, 1);
   if (errno == 0) base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

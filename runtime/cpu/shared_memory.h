@@ -1,8 +1,9 @@
-// Memory that several processes map under one name. Who comes first makes it, as zeros; the name is
-// gone once everyone has come (Unlink). Within a process a name is mapped once, so that all of its
-// ranks see the same addresses.
+// Maps memory that several processes share under a name. The first process to open the name creates
+// the memory, as zeros; the caller removes the name when all have opened it (Unlink). A process
+// maps a name once, so that all of its ranks see the same addresses.
 //
-// Threads: any. Errors: null, with errno.
+// Sizes in bytes. Threads: any. Ownership: the mapping ends with the last shared_ptr. Errors: null,
+// with errno.
 #ifndef GORDIAN_RUNTIME_CPU_SHARED_MEMORY_H_
 #define GORDIAN_RUNTIME_CPU_SHARED_MEMORY_H_
 
@@ -20,7 +21,7 @@ class SharedMemory {
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  // `name` without slashes. All that open a name give the same size; within a process another one
+  // `name` has no slashes. All callers pass the same size for a name; within a process another one
   // is EINVAL.
   static std::shared_ptr<SharedMemory> Open(const std::string& name, size_t bytes);
 
@@ -29,10 +30,11 @@ class SharedMemory {
   // Takes the pages now, so that a write to them cannot fail later. False: there is no room.
   bool Reserve(size_t offset, size_t bytes);
   void Unlink();
-  // It stays mapped; nothing more can be reserved. For who keeps many of them. Not beside other
-  // calls on it.
+  // Closes the file descriptor, for callers that keep many mappings. The memory stays mapped, but
+  // Reserve no longer works. No other thread may call a method at the same time.
   void CloseDescriptor();
-  // For who could not open or map it: writes a word that is 0 so far, for those who can to read.
+  // For a process that could not open or map the memory: writes a word, if it is still 0, through
+  // the file, for the processes that can map it.
   static void LeaveWord(const std::string& name, size_t offset, uint64_t value);
 
   // Ranks of this process that use it; counted by its users.

@@ -1,10 +1,9 @@
-// Where the processes of a communicator find each other: a page of POSIX shared memory that is
-// named after its id. A process comes without waiting; it waits for the others when it needs them.
-// The page also holds how the communicator has failed, as one word for all members and their
-// devices.
+// Lets the processes of a communicator find each other by a page of POSIX shared memory named after
+// its id. A process enters itself without waiting; it waits for the others when it needs them. The
+// page also holds one word for all members and their devices: how the communicator has failed.
 //
-// Thread rule: any thread. The name is gone once all have come.
-// Errors: grtResult_t; deadlines are runtime/cpu/futex.h's.
+// Thread rule: any thread. Ownership: the last member to come removes the name; the page lives
+// while a process maps it. Errors: grtResult_t; deadlines as in runtime/cpu/futex.h.
 #ifndef GORDIAN_RUNTIME_CUDA_API_MEETING_H_
 #define GORDIAN_RUNTIME_CUDA_API_MEETING_H_
 
@@ -19,9 +18,9 @@
 namespace gordian::runtime::cuda {
 
 inline constexpr uint32_t kMostMeeting = 8;
-inline constexpr uint32_t kMostPorts = 64;  // of a communicator, but for its own
+inline constexpr uint32_t kMostPorts = 64;  // of a communicator, besides its port of tag 0
 
-// What a member says of itself. Zeros: it has not come.
+// A member's entry. Zeros: it has not come.
 struct Attendee {
   uint32_t state;  // internal
   int32_t pid;
@@ -34,7 +33,8 @@ struct Attendee {
 
 class Meeting {
  public:
-  // `own`'s process fields are filled here. grtInvalidUsage: the rank has come already.
+  // Enters this rank. Fills the process fields of `own` itself. grtInvalidUsage: the rank has come
+  // already.
   static grtResult_t Come(const std::string& name, uint32_t ranks, uint32_t rank, Attendee own,
                           std::shared_ptr<Meeting>* out);
 
@@ -43,23 +43,23 @@ class Meeting {
   grtResult_t AwaitAll(int64_t deadline_ns);
   bool AllHere() const;
   const Attendee& of(uint32_t rank) const;
-  // This rank will use the communicator no more. `over`: its operations have ended, too. Else its
-  // kernels may still write what peers have there.
+  // This rank uses the communicator no more. `over`: its operations have ended, too; else its
+  // kernels may still write to the other members' regions.
   void Leave(bool over);
   bool HasLeft(uint32_t rank) const;
-  bool AllAreOver() const;    // what the communicator had may be used again
-  bool SomeNeverEnd() const;  // and it never may
-  // Takes a place for the port of this tag (not 0), if no member has yet. False, whatever the order
-  // in which members ask: there are kMostPorts others.
+  bool AllAreOver() const;    // members may use the communicator's regions again
+  bool SomeNeverEnd() const;  // they never may
+  // Takes a place for the port of this tag (not 0), if no member has done so yet. False: kMostPorts
+  // other tags have places; all members get the same answer, in whatever order they ask.
   bool TakePort(uint32_t tag);
-  // Wakes those that wait for members: the failure has changed.
+  // The failure has changed: wakes the threads that wait for members.
   void WakeWaiting();
-  // A graph of this rank has operations of the communicator, which may be launched after its end:
-  // by mistake, but that must not write what is another's by then.
+  // A graph of this rank holds operations of the communicator. A program may launch it after the
+  // communicator's end by mistake; that must not write to regions of a later communicator.
   void NoteCaptured();
   bool IsCaptured() const;  // on any rank
 
-  // Of its page, which stays mapped; once, by who came.
+  // Closes the page's descriptor; the page stays mapped. The caller of Come calls it, once.
   void CloseDescriptor() { memory_->CloseDescriptor(); }
 
   uint32_t* failed() const;
@@ -76,7 +76,7 @@ class Meeting {
   const uint32_t ranks_, rank_;
 };
 
-// Everybody's value, by rank; collective, each name once.
+// Gives every rank the values of all ranks. All ranks call it; each name serves once.
 grtResult_t Exchange(const std::string& name, uint32_t ranks, uint32_t rank, uint64_t own,
                      int64_t deadline_ns, std::vector<uint64_t>* all);
 
