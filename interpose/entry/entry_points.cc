@@ -17,7 +17,7 @@
 namespace gordian::interpose {
 namespace {
 
-// What a call gives whose library is not there, or is older than the call.
+// The result of a call whose library is missing, or older than the call.
 template <typename Result>
 Result Unavailable() {
   if constexpr (std::is_same_v<Result, ncclResult_t>) {

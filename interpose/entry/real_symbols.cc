@@ -93,9 +93,9 @@ void* FindInScopeOf(ring::CallId call, const Module& caller, bool* everywhere) {
   return found;
 }
 
-// In a forked child with one thread: as the parent would, which has found something of the library
-// in everybody's scope, or where there is but one of it. Without the loader's lock, that a thread
-// of the parent's may have held.
+// For a forked child with one thread: finds the function as the parent would, which found one of
+// the library in the global scope, or if only one copy of the library is loaded. Does not take the
+// loader's lock, which a thread of the parent may have held.
 void* FindAfterFork(Library library, const char* name) {
   const void* beside = nullptr;
   for (uint32_t call = 0; call < ring::kCallCount && beside == nullptr; ++call) {
