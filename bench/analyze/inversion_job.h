@@ -21,7 +21,7 @@ inline constexpr int kSecondCulprit = 2;
 // {even} and {odd}; pipeline {3, 4}. Every step: kernels, AllReduce (tp), Send/Recv (pp),
 // ReduceScatter (dp), an event, a stream synchronise; AllReduce (world) every fifth step; a round.
 // After the last step rank 2 calls its data-parallel AllReduce before the tensor-parallel one; all
-// others the other way round, on one stream; everybody waits for the stream. Three rounds see that.
+// others the other way round, on one stream; all ranks wait for the stream. Three rounds see that.
 std::vector<v1::Event> InversionJob(int events);
 
 }  // namespace gordian::bench

@@ -236,7 +236,7 @@ class Bench : testing::CheckedRank {
         if (nccl_.scatter != nullptr)
           return Must(nccl_.scatter(in, out, count, ncclFloat, root, nccl_comm_, stream_));
     }
-    // Older NCCL: as everybody writes them.
+    // An older NCCL has no such call: compose it of sends and receives, as programs do.
     Must(nccl_.group_start());
     for (int p = 0; p < n; ++p) {
       const bool sends =
