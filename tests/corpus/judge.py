@@ -9,14 +9,14 @@ import mutations
 
 def differs(outcome, reference, job):
     """Whether a run that ended left other results than the unmutated program does, or was to carry something else: who
-    sends more than the other takes has not delivered it."""
+    sends more than the other takes has not delivered it, and who asks for another operator has not got it."""
     if outcome.code != 0:
         return True
     for rank in range(job.original.ranks):
         meant = {op.label: op for op in job.original.operations(rank) if op.communicates}
         for op in job.mutated.operations(rank):
             before = meant.get(op.label)
-            if before is not None and (op["count"], op["type"]) != (before["count"], before["type"]):
+            if before is not None and any(op.get(what) != before.get(what) for what in ("count", "type", "op")):
                 return True
     for rank, expected in reference.results.items():
         got = outcome.results[rank]
