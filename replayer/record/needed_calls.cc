@@ -78,11 +78,11 @@ class Finder {
   }
 
   void ForOperations() {
-    for (const auto& [id, kernel] : facts_.execution.kernels()) {
-      if (kernel.signal != nullptr)
+    for (const auto& [id, launch] : facts_.execution.launches()) {
+      if (launch.signal != nullptr)
         needed_.refused.insert("an operation of RMA is unfinished, and replays do not support it");
-      for (const model::Part& part : kernel.parts) {
-        Need(kernel.process, part.order, Named(part.ref.comm, part.ref.sequence));
+      for (const model::Part& part : launch.parts) {
+        Need(launch.process, part.order, Named(part.ref.comm, part.ref.sequence));
       }
     }
     const auto slot = [&](const model::Communicator& comm, int rank, const model::MemberSlot& slot,

@@ -94,14 +94,14 @@ void ExecutionGraph::Unite(CommUid other, CommUid uid) {
       if (part.ref.comm == before) part.ref.comm = now;
     }
   };
-  for (auto& [id, kernel] : kernels_) {
-    if (kernel.comm_index == before) kernel.comm_index = now;
-    rename(&kernel.parts);
+  for (auto& [id, launch] : launches_) {
+    if (launch.comm_index == before) launch.comm_index = now;
+    rename(&launch.parts);
   }
   for (auto& [id, process] : processes_) {
     for (auto* graphs : {&process.captures, &process.graphs, &process.graph_execs}) {
       for (auto& [handle, graph] : *graphs) {
-        for (CapturedKernel& kernel : graph.kernels) rename(&kernel.parts);
+        for (CapturedLaunch& launch : graph.launches) rename(&launch.parts);
       }
     }
   }
@@ -165,10 +165,10 @@ void ExecutionGraph::ApplyCommCall(Process& process, Thread& thread, const CallR
   }
   if (record.kind == RecordKind::kBegin || record.As<ring::EndPayload>().result != 0) return;
   if (aborts) {
-    for (auto& [kernel_id, kernel] : kernels_) {
-      if (kernel.process != process.info.process || kernel.comm != id) continue;
-      kernel.aborted = true;
-      for (const Part& part : kernel.parts) matcher_.Abort(part.ref);
+    for (auto& [launch_id, launch] : launches_) {
+      if (launch.process != process.info.process || launch.comm != id) continue;
+      launch.aborted = true;
+      for (const Part& part : launch.parts) matcher_.Abort(part.ref);
     }
   } else if (record.call != Call::kCommWindowRegister) {
     CommDone(process, id, record.time_ns);

@@ -17,7 +17,7 @@ void ExecutionGraph::Append(StreamQueue& queue, WorkItem&& item) {
   if (at == queue.items.end() || at->ordinal != item.ordinal) {
     queue.items.insert(at, std::move(item));
   } else {
-    at->kernels.insert(at->kernels.end(), item.kernels.begin(), item.kernels.end());
+    at->launches.insert(at->launches.end(), item.launches.begin(), item.launches.end());
   }
 }
 
@@ -63,14 +63,14 @@ void ExecutionGraph::Behind(const Process& process, const StreamQueue& queue,
 
 void ExecutionGraph::CommDone(Process& process, CommId comm, uint64_t now_ns) {
   std::vector<StreamPosition> done;
-  std::vector<KernelId> unplaced;
-  for (const auto& [id, kernel] : kernels_) {
-    if (kernel.process != process.info.process || kernel.comm != comm || !kernel.enqueued) continue;
-    done.insert(done.end(), kernel.positions.begin(), kernel.positions.end());
-    if (!kernel.follows) unplaced.push_back(id);
+  std::vector<LaunchId> unplaced;
+  for (const auto& [id, launch] : launches_) {
+    if (launch.process != process.info.process || launch.comm != comm || !launch.enqueued) continue;
+    done.insert(done.end(), launch.positions.begin(), launch.positions.end());
+    if (!launch.follows) unplaced.push_back(id);
   }
   for (const StreamPosition& position : done) MarkDone(process, position, now_ns);
-  for (KernelId id : unplaced) KernelDone(id);
+  for (LaunchId id : unplaced) LaunchDone(id);
 }
 
 void ExecutionGraph::MarkDone(Process& process, StreamPosition first, uint64_t now_ns) {
@@ -93,53 +93,53 @@ void ExecutionGraph::MarkDone(Process& process, StreamPosition first, uint64_t n
       // What it stood behind must be done as well.
       work.insert(work.end(), item.legacy.begin(), item.legacy.end());
       work.insert(work.end(), item.event.begin(), item.event.end());
-      for (KernelId id : item.kernels) {
-        Kernel* const kernel = kernels_.Find(id);
-        if (kernel == nullptr) continue;
-        --kernel->open_positions;
-        if (kernel->enqueued && kernel->open_positions == 0) KernelDone(id);
+      for (LaunchId id : item.launches) {
+        Launch* const launch = launches_.Find(id);
+        if (launch == nullptr) continue;
+        --launch->open_positions;
+        if (launch->enqueued && launch->open_positions == 0) LaunchDone(id);
       }
       queue.items.pop_front();
     }
   }
 }
 
-void ExecutionGraph::KernelDone(KernelId id) {
+void ExecutionGraph::LaunchDone(LaunchId id) {
   // A communicator's launches are done in order (W8): one that nobody could place goes with the
   // next.
   for (bool first = true; id != 0; first = false) {
-    const Kernel* const kernel = kernels_.Find(id);
-    if (kernel == nullptr || (!first && kernel->follows)) return;
-    for (const Part& part : kernel->parts) {
-      if (!kernel->aborted) matcher_.Done(part.ref);
+    const Launch* const launch = launches_.Find(id);
+    if (launch == nullptr || (!first && launch->follows)) return;
+    for (const Part& part : launch->parts) {
+      if (!launch->aborted) matcher_.Done(part.ref);
     }
-    if (kernel->signal != nullptr) SignalsOver(*kernel, !kernel->aborted);
-    if (!watched_.empty() && watched_.erase(id) > 0 && !kernel->aborted) done_after_all_.insert(id);
-    const KernelId over = id;
-    id = kernel->previous_on_comm;
-    kernels_.erase(over);
+    if (launch->signal != nullptr) SignalsOver(*launch, !launch->aborted);
+    if (!watched_.empty() && watched_.erase(id) > 0 && !launch->aborted) done_after_all_.insert(id);
+    const LaunchId over = id;
+    id = launch->previous_on_comm;
+    launches_.erase(over);
   }
 }
 
 // A launch that NCCL refused: what of it was enqueued anyway stays as work that ends by itself.
-void ExecutionGraph::DropKernel(KernelId id, bool enqueued_some) {
-  Kernel* const kernel = kernels_.Find(id);
-  if (kernel == nullptr) return;
+void ExecutionGraph::DropLaunch(LaunchId id, bool enqueued_some) {
+  Launch* const launch = launches_.Find(id);
+  if (launch == nullptr) return;
   if (enqueued_some) {
-    kernel->follows = false;
-    kernel->enqueued = true;
+    launch->follows = false;
+    launch->enqueued = true;
     return;
   }
-  Process& process = *Find(kernel->process);
-  for (const Part& part : kernel->parts) Withdraw(process, *kernel, part);
-  if (kernel->signal != nullptr) SignalsOver(*kernel, false);
-  kernels_.erase(id);
+  Process& process = *Find(launch->process);
+  for (const Part& part : launch->parts) Withdraw(process, *launch, part);
+  if (launch->signal != nullptr) SignalsOver(*launch, false);
+  launches_.erase(id);
 }
 
 // It never happened: its number is given again.
-void ExecutionGraph::Withdraw(Process& process, const Kernel& kernel, const Part& part) {
+void ExecutionGraph::Withdraw(Process& process, const Launch& launch, const Part& part) {
   matcher_.Withdraw(part.ref);
-  auto local = process.comms.find(kernel.comm);
+  auto local = process.comms.find(launch.comm);
   if (local == process.comms.end()) return;
   PartNumbers& numbers = local->second.Numbers(part.ref);
   if (part.ref.sequence >= numbers.launched) {

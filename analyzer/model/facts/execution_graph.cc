@@ -84,7 +84,7 @@ const Process* ExecutionGraph::Find(ProcessId id) const {
   return found == nullptr ? nullptr : *found;
 }
 
-const Kernel* ExecutionGraph::FindKernel(KernelId id) const { return kernels_.Find(id); }
+const Launch* ExecutionGraph::FindLaunch(LaunchId id) const { return launches_.Find(id); }
 
 void ExecutionGraph::End(ProcessId id, ExitKind kind, int exit_value, uint64_t time_ns) {
   Process* process = Find(id);
@@ -197,7 +197,7 @@ const WorkItem* ExecutionGraph::ItemAt(const Process& process, StreamPosition po
 }
 
 size_t ExecutionGraph::Held() const {
-  size_t held = kernels_.size();
+  size_t held = launches_.size();
   for (const auto& [id, process] : processes_) {
     held += process.events.size() + process.streams.size();
     for (const auto& [stream, queue] : process.streams) held += queue.items.size();
@@ -341,46 +341,46 @@ void ExecutionGraph::ApplyOperationBegin(Process& process, Thread& thread,
     numbers.See(operation.sequence);
     part.ref.sequence += numbers.launched;
   }
-  Kernel* kernel = nullptr;
+  Launch* launch = nullptr;
   const bool in_group = (record.flags & kInGroup) != 0;
   if (in_group) {
     InGroup(process, thread, operation.group);
   } else {
     InNoGroup(process, thread);
   }
-  for (KernelId id : thread.group_kernels) {
-    Kernel* const earlier = kernels_.Find(id);
+  for (LaunchId id : thread.group_launches) {
+    Launch* const earlier = launches_.Find(id);
     if (earlier != nullptr && earlier->comm == operation.comm && earlier->signal == nullptr)
-      kernel = earlier;
+      launch = earlier;
   }
-  if (kernel == nullptr) {
-    kernel = &kernels_.Add();
-    kernel->process = process.info.process;
-    kernel->thread = thread.id;
-    kernel->comm = operation.comm;
-    kernel->comm_index = part.ref.comm;
-    kernel->in_group = in_group;
-    kernel->time_ns = record.time_ns;
+  if (launch == nullptr) {
+    launch = &launches_.Add();
+    launch->process = process.info.process;
+    launch->thread = thread.id;
+    launch->comm = operation.comm;
+    launch->comm_index = part.ref.comm;
+    launch->in_group = in_group;
+    launch->time_ns = record.time_ns;
     if (in_group) {
-      thread.group_kernels.push_back(kernel->id);
+      thread.group_launches.push_back(launch->id);
     } else {
-      thread.open->kernel = kernel->id;
+      thread.open->launch = launch->id;
     }
   }
-  if (!IsEmpty(RoleOf(part)) && std::find(kernel->streams.begin(), kernel->streams.end(),
-                                          operation.stream) == kernel->streams.end()) {
-    kernel->streams.push_back(operation.stream);
+  if (!IsEmpty(RoleOf(part)) && std::find(launch->streams.begin(), launch->streams.end(),
+                                          operation.stream) == launch->streams.end()) {
+    launch->streams.push_back(operation.stream);
   }
-  Post(part, kernel->id, /*place=*/0);
-  kernel->parts.push_back(std::move(part));
-  if (in_group) thread.group_call = kernel->id;
+  Post(part, launch->id, /*place=*/0);
+  launch->parts.push_back(std::move(part));
+  if (in_group) thread.group_call = launch->id;
 }
 
 // Tells the matcher that the part was called, as a share of this launch.
-void ExecutionGraph::Post(const Part& part, KernelId kernel, uint32_t place) {
+void ExecutionGraph::Post(const Part& part, LaunchId launch, uint32_t place) {
   MemberSlot slot;
   slot.state = SlotState::kCalled;
-  slot.kernel = kernel;
+  slot.launch = launch;
   slot.order = part.order;
   slot.place = place;
   slot.time_ns = part.time_ns;
@@ -393,48 +393,48 @@ void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const C
   const auto& end = record.As<ring::EndPayload>();
   if (thread.capture != 0) return EndCaptured(process, thread, record);
   if (thread.group_call != 0) {  // comes back at once; GroupEnd launches it
-    Kernel* const found = kernels_.Find(thread.group_call);
+    Launch* const found = launches_.Find(thread.group_call);
     thread.group_call = 0;
     if (found == nullptr) return;  // the process itself has said that it is over
-    Kernel& kernel = *found;
-    const PartRef ref = kernel.parts.back().ref;
-    kernel.parts.back().elsewhere = (record.flags & kElsewhere) != 0;
+    Launch& launch = *found;
+    const PartRef ref = launch.parts.back().ref;
+    launch.parts.back().elsewhere = (record.flags & kElsewhere) != 0;
     if (Took(end.result)) {
       matcher_.Accept(ref, record.time_ns);
     } else {
-      Withdraw(process, kernel, kernel.parts.back());
-      kernel.parts.pop_back();
+      Withdraw(process, launch, launch.parts.back());
+      launch.parts.pop_back();
     }
     return;
   }
-  if (!thread.open || thread.open->kernel == 0) return;
+  if (!thread.open || thread.open->launch == 0) return;
   if (thread.open->record.call != record.call)
     return;  // of one whose begin was lost, as the open one's end was
-  Kernel* const found = kernels_.Find(thread.open->kernel);
+  Launch* const found = launches_.Find(thread.open->launch);
   if (found == nullptr) return;
-  Kernel& kernel = *found;
+  Launch& launch = *found;
   if (!Took(end.result)) {
-    DropKernel(kernel.id, false);
+    DropLaunch(launch.id, false);
     return;
   }
-  for (Part& part : kernel.parts) {
+  for (Part& part : launch.parts) {
     part.elsewhere = (record.flags & kElsewhere) != 0;
     matcher_.Accept(part.ref, record.time_ns);
   }
-  for (const Part& part : kernel.parts) NoteUsed(process, kernel.comm, part);
-  OrderAmongComms(process, thread, record, kernel);
-  if (kernel.streams.empty()) {
-    KernelDone(kernel.id);
+  for (const Part& part : launch.parts) NoteUsed(process, launch.comm, part);
+  OrderAmongComms(process, thread, record, launch);
+  if (launch.streams.empty()) {
+    LaunchDone(launch.id);
     AppendNothing(process, {end.stream, end.ordinal});
     return;
   }
   if (end.stream == 0) {
-    kernel.follows = false;
-    Enqueued(process, kernel);
+    launch.follows = false;
+    Enqueued(process, launch);
     return;
   }
-  Enqueued(process, kernel);
-  PlaceKernel(process, kernel, {end.stream, end.ordinal});
+  Enqueued(process, launch);
+  PlaceLaunch(process, launch, {end.stream, end.ordinal});
 }
 
 // W15: what has connected once does not connect again.
@@ -449,40 +449,40 @@ void ExecutionGraph::NoteUsed(Process& process, CommId comm, const Part& part) {
   local->second.peers_used.insert(uses.peers.begin(), uses.peers.end());
 }
 
-void ExecutionGraph::Enqueued(Process& process, Kernel& kernel) {
-  kernel.enqueued = true;
-  auto local = process.comms.find(kernel.comm);
-  if (local == process.comms.end() || kernel.signal != nullptr) return;
-  if (local->second.last_kernel != kernel.id) kernel.previous_on_comm = local->second.last_kernel;
-  local->second.last_kernel = kernel.id;
+void ExecutionGraph::Enqueued(Process& process, Launch& launch) {
+  launch.enqueued = true;
+  auto local = process.comms.find(launch.comm);
+  if (local == process.comms.end() || launch.signal != nullptr) return;
+  if (local->second.last_launch != launch.id) launch.previous_on_comm = local->second.last_launch;
+  local->second.last_launch = launch.id;
 }
 
-void ExecutionGraph::PlaceKernel(Process& process, Kernel& kernel, StreamPosition position) {
+void ExecutionGraph::PlaceLaunch(Process& process, Launch& launch, StreamPosition position) {
   StreamQueue& queue = Stream(process, position.stream, -1);
   if (position.ordinal <= queue.done) {  // evidence overtook the record
-    kernel.positions.push_back(position);
-    if (kernel.enqueued && kernel.open_positions == 0 &&
-        kernel.positions.size() == kernel.streams.size()) {
-      KernelDone(kernel.id);
+    launch.positions.push_back(position);
+    if (launch.enqueued && launch.open_positions == 0 &&
+        launch.positions.size() == launch.streams.size()) {
+      LaunchDone(launch.id);
     }
     return;
   }
-  kernel.positions.push_back(position);
-  ++kernel.open_positions;
+  launch.positions.push_back(position);
+  ++launch.open_positions;
   if (!queue.items.empty() && queue.items.back().ordinal == position.ordinal) {
-    queue.items.back().kernels.push_back(kernel.id);
+    queue.items.back().launches.push_back(launch.id);
     return;
   }
   WorkItem item;
   item.ordinal = position.ordinal;
-  item.kernels.push_back(kernel.id);
+  item.launches.push_back(launch.id);
   item.legacy = LegacyOrder(process, queue);
-  if (kernel.signal != nullptr) {
-    item.order = kernel.signal->order;
-    item.site = kernel.signal->site;
-  } else if (!kernel.parts.empty()) {
-    item.order = kernel.parts.front().order;
-    item.site = kernel.parts.front().site;
+  if (launch.signal != nullptr) {
+    item.order = launch.signal->order;
+    item.site = launch.signal->site;
+  } else if (!launch.parts.empty()) {
+    item.order = launch.parts.front().order;
+    item.site = launch.parts.front().site;
   }
   Append(queue, std::move(item));
 }

@@ -23,7 +23,7 @@
 
 #include "analyzer/model/facts/event.h"
 #include "analyzer/model/facts/id_table.h"
-#include "analyzer/model/facts/kernel_table.h"
+#include "analyzer/model/facts/launch_table.h"
 #include "analyzer/model/facts/record_merger.h"
 #include "analyzer/model/facts/state_block.h"
 #include "analyzer/model/match/matcher.h"
@@ -59,8 +59,8 @@ struct WrittenWord {
 struct WorkItem {
   uint64_t ordinal = 0;
   WorkKind kind = WorkKind::kNoWork;  // kNone: NCCL
-  boost::container::small_vector<KernelId, 1>
-      kernels;                         // NCCL: those that use this position (several in a group)
+  boost::container::small_vector<LaunchId, 1>
+      launches;                        // NCCL: those that use this position (several in a group)
   std::vector<StreamPosition> legacy;  // W13: what the legacy stream, or blocking ones, hold it for
   StreamPositions event;               // W3: what the event stood behind when the wait was issued
   MemoryOp memory;                     // kMemoryWait, kMemoryWrite
@@ -132,8 +132,8 @@ struct SignalOperation {
 
 // One launch: an operation called alone, or all of a group's operations on one communicator (W7).
 // Collectives of nothing are among its parts and launch nothing: NCCL drops them.
-struct Kernel {
-  KernelId id = 0;
+struct Launch {
+  LaunchId id = 0;
   ProcessId process = 0;
   ThreadId thread = 0;
   CommId comm = 0;  // at the process
@@ -148,11 +148,11 @@ struct Kernel {
   std::vector<StreamPosition> positions;    // where it was enqueued
   size_t open_positions = 0;
   bool from_state = false;        // known from the process's state block, not from records
-  KernelId previous_on_comm = 0;  // W8
+  LaunchId previous_on_comm = 0;  // W8
   // W8, of other communicators; 0: none. What is launched while this is has no order with it.
-  KernelId device_before = 0;  // on any of its device, with NCCL_LAUNCH_ORDER_IMPLICIT
+  LaunchId device_before = 0;  // on any of its device, with NCCL_LAUNCH_ORDER_IMPLICIT
   uint64_t launch_begun = 0, launch_ended = 0;  // orders of the call that launched it
-  std::vector<KernelId> graph_order;  // W12: on each of its captured streams the one before it
+  std::vector<LaunchId> graph_order;  // W12: on each of its captured streams the one before it
   std::vector<GraphMarkerPair>
       graph_markers;            // W12: in the graph that it is a part of; may be none
   uint64_t graph_instance = 0;  // CapturedGraph::instance
@@ -161,7 +161,7 @@ struct Kernel {
 
   // As new, with the memory of its lists.
   void Clear() {
-    Kernel fresh;
+    Launch fresh;
     fresh.parts.swap(parts);
     fresh.streams.swap(streams);
     fresh.positions.swap(positions);
@@ -190,7 +190,7 @@ struct OpenCall {
   bool certain = false;  // `covered` is the process's own account
   CommUid init = 0;      // calls that all members make
   int init_rank = -1;
-  KernelId kernel = 0;  // operations outside a group
+  LaunchId launch = 0;  // operations outside a group
 };
 
 struct PendingInit {
@@ -199,7 +199,7 @@ struct PendingInit {
 };
 
 // What was captured together: one launch each time that its graph is launched (W12).
-struct CapturedKernel {
+struct CapturedLaunch {
   CommId comm = 0;
   ThreadId thread = 0;
   bool in_group = false;
@@ -210,8 +210,8 @@ struct CapturedKernel {
 };
 
 struct CapturedGraph {
-  std::vector<CapturedKernel> kernels;  // in the order of their calls
-  uint64_t instance = 0;                // of executable graphs: unique
+  std::vector<CapturedLaunch> launches;  // in the order of their calls
+  uint64_t instance = 0;                 // of executable graphs: unique
 };
 
 // An operation that its call, or its group's end, captures: it may be the first use of what it
@@ -226,11 +226,11 @@ struct Capturing {
 struct Thread {
   ThreadId id = 0;
   std::optional<OpenCall> open;
-  std::vector<KernelId> group_kernels;
+  std::vector<LaunchId> group_launches;
   uint16_t group = 0;  // low bits of the number of the group that they are of; 0: not known
   std::vector<PendingInit> group_inits;
-  KernelId signal_call = 0;  // RMA: that is being called right now
-  KernelId group_call = 0;   // the operation inside the group that is being called right now
+  LaunchId signal_call = 0;  // RMA: that is being called right now
+  LaunchId group_call = 0;   // the operation inside the group that is being called right now
   uint64_t capture = 0;      // the operation that is being called right now goes into it
   std::vector<Capturing> capturing;  // by the call or group that it is in
   bool in_group_end = false;
@@ -267,7 +267,7 @@ struct LocalComm {
   bool collective_used = false;  // connected for those that are not carried out as transfers
   std::set<std::pair<int, bool>> peers_used;  // connected with a peer, and whether to send to it
   bool elsewhere = false;                     // the preemptive runtime has had operations of it
-  KernelId last_kernel = 0;
+  LaunchId last_launch = 0;
   uint64_t windows = 0;  // registrations begun
   PartNumbers collectives;
   std::map<std::pair<int, bool>, PartNumbers> transfers;  // by peer, and whether it sends
@@ -314,7 +314,7 @@ struct Process {
   std::unordered_map<uint64_t, EventTarget> events;
   size_t events_limit = 4096;
   std::map<CommId, LocalComm> comms;
-  std::map<int, KernelId> last_on_device;  // with NCCL_LAUNCH_ORDER_IMPLICIT
+  std::map<int, LaunchId> last_on_device;  // with NCCL_LAUNCH_ORDER_IMPLICIT
   bool lost_sight = false;                 // some operations in graphs are not followed
   std::map<uint64_t, CapturedGraph> captures, graphs, graph_execs;  // with operations in them
   std::unordered_set<uint64_t> graph_bodies;                        // parts of other graphs
@@ -329,8 +329,8 @@ struct Process {
   ProcessState state;
   // As the process left it, or of the last round that had one; null: none was told.
   std::shared_ptr<const StateBlock> block;
-  std::map<std::pair<uint64_t, CommId>, KernelId> state_launches;  // made from state blocks
-  std::set<KernelId> perhaps_refused;  // by what the state block of the last round said
+  std::map<std::pair<uint64_t, CommId>, LaunchId> state_launches;  // made from state blocks
+  std::set<LaunchId> perhaps_refused;  // by what the state block of the last round said
   bool signals_told = false;           // the state block of this round accounts for them
   uint64_t stopped_since_ns = 0;
   uint64_t last_busy_ns = 0;  // a thread that may call was seen to use a processor
@@ -378,8 +378,8 @@ class ExecutionGraph {
   std::map<ProcessId, Process>& processes() { return processes_; }
   Process* Find(ProcessId);
   const Process* Find(ProcessId) const;
-  const Kernel* FindKernel(KernelId) const;
-  const KernelTable<Kernel>& kernels() const { return kernels_; }
+  const Launch* FindLaunch(LaunchId) const;
+  const LaunchTable<Launch>& launches() const { return launches_; }
 
   // The last unfinished work at or before a position; null when nothing unfinished stands there.
   static const WorkItem* ItemAt(const Process&, StreamPosition);
@@ -388,8 +388,8 @@ class ExecutionGraph {
 
   // A launch that a proof says will never be done. If it is, and was not aborted, DoneAfterAll()
   // gets it.
-  void Watch(KernelId launch) { watched_.insert(launch); }
-  const std::set<KernelId>& DoneAfterAll() const { return done_after_all_; }
+  void Watch(LaunchId launch) { watched_.insert(launch); }
+  const std::set<LaunchId>& DoneAfterAll() const { return done_after_all_; }
 
   // Everything held for unfinished work: what memory grows with.
   size_t Held() const;
@@ -410,9 +410,9 @@ class ExecutionGraph {
   void ApplySignal(Process&, Thread&, const CallRecord&);
   void ApplySignalEnd(Process&, Thread&, const CallRecord&);
   // An RMA operation is done, or was refused.
-  void SignalsOver(const Kernel&, bool done);
+  void SignalsOver(const Launch&, bool done);
   // Nobody knows where it went.
-  void UnplacedSignal(KernelId);
+  void UnplacedSignal(LaunchId);
   void ApplyEnqueue(Process&, Thread&, const CallRecord&);
   void ApplyInitBegin(Process&, Thread&, const CallRecord&);
   void ApplyGrowth(Process&, const CallRecord&);
@@ -431,23 +431,23 @@ class ExecutionGraph {
   void ApplyGraphLaunch(Process&, const CallRecord&, WorkItem);
   void ApplyGraphMarkers(Process&, const CallRecord&);
   void ApplyGraphProgress(Process&, const CallRecord&);
-  Kernel* LaunchCaptured(Process&, const CapturedKernel&, const CallRecord&, uint32_t place);
+  Launch* LaunchCaptured(Process&, const CapturedLaunch&, const CallRecord&, uint32_t place);
   void LoseSight(Process&, const CapturedGraph&);
   void LoseSight(Process&, CommId);
-  void Withdraw(Process&, const Kernel&, const Part&);
-  void Post(const Part&, KernelId, uint32_t place);
+  void Withdraw(Process&, const Launch&, const Part&);
+  void Post(const Part&, LaunchId, uint32_t place);
   static void NoteCaller(InitCall*, int rank, const Process&, const Thread&, const LocalComm&,
                          const CallRecord&);
-  void PlaceKernel(Process&, Kernel&, StreamPosition);
+  void PlaceLaunch(Process&, Launch&, StreamPosition);
   // As the process itself tells, without the order by way of the legacy stream, whose state at the
   // call nobody knows any more.
-  void PlaceFromState(Process&, Kernel&, StreamPosition);
-  void Enqueued(Process&, Kernel&);
-  void OrderAmongComms(Process&, const Thread&, const CallRecord& end, Kernel&);
-  KernelId Before(const Kernel&, KernelId last, KernelId Kernel::*before) const;
+  void PlaceFromState(Process&, Launch&, StreamPosition);
+  void Enqueued(Process&, Launch&);
+  void OrderAmongComms(Process&, const Thread&, const CallRecord& end, Launch&);
+  LaunchId Before(const Launch&, LaunchId last, LaunchId Launch::*before) const;
   void NoteUsed(Process&, CommId, const Part&);
-  void DropKernel(KernelId, bool accepted);
-  void KernelDone(KernelId);
+  void DropLaunch(LaunchId, bool accepted);
+  void LaunchDone(LaunchId);
   void CommDone(Process&, CommId, uint64_t now_ns);
   void MarkDone(Process&, StreamPosition, uint64_t now_ns);
   void Soften(Process&);
@@ -462,8 +462,8 @@ class ExecutionGraph {
   std::map<ProcessId, Process> processes_;
   Process* latest_ = nullptr;  // whose record came last: most come in runs
   IdTable<Process*> by_id_;    // of processes_
-  KernelTable<Kernel> kernels_;
-  std::set<KernelId> watched_, done_after_all_;
+  LaunchTable<Launch> launches_;
+  std::set<LaunchId> watched_, done_after_all_;
   uint64_t next_instance_ = 1;
 };
 

@@ -38,27 +38,27 @@ void ExecutionGraph::ApplyCaptured(Process& process, Thread& thread, const CallR
   }
   const bool waits = (record.flags & kNonBlockingComm) == 0;
   thread.capturing.push_back({operation.comm, in_group, waits, part});
-  CapturedKernel* kernel = nullptr;
+  CapturedLaunch* launch = nullptr;
   if (in_group) {  // W7
-    for (CapturedKernel& other : graph.kernels) {
+    for (CapturedLaunch& other : graph.launches) {
       if (other.thread == thread.id && other.group == operation.group && other.in_group &&
           other.comm == operation.comm) {
-        kernel = &other;
+        launch = &other;
       }
     }
   }
-  if (kernel == nullptr) {
-    kernel = &graph.kernels.emplace_back();
-    kernel->comm = operation.comm;
-    kernel->thread = thread.id;
-    kernel->in_group = in_group;
-    kernel->group = operation.group;
+  if (launch == nullptr) {
+    launch = &graph.launches.emplace_back();
+    launch->comm = operation.comm;
+    launch->thread = thread.id;
+    launch->in_group = in_group;
+    launch->group = operation.group;
   }
-  if (std::find(kernel->streams.begin(), kernel->streams.end(), operation.stream) ==
-      kernel->streams.end()) {
-    kernel->streams.push_back(operation.stream);
+  if (std::find(launch->streams.begin(), launch->streams.end(), operation.stream) ==
+      launch->streams.end()) {
+    launch->streams.push_back(operation.stream);
   }
-  kernel->parts.push_back(std::move(part));
+  launch->parts.push_back(std::move(part));
   thread.capture = capture;
 }
 
@@ -72,11 +72,11 @@ void ExecutionGraph::EndCaptured(Process& process, Thread& thread, const CallRec
   }
   auto graph = process.captures.find(std::exchange(thread.capture, 0));
   if (graph == process.captures.end() || accepted) return;
-  auto& kernels = graph->second.kernels;
-  for (auto kernel = kernels.rbegin(); kernel != kernels.rend(); ++kernel) {
-    if (kernel->thread != thread.id) continue;
-    kernel->parts.pop_back();
-    if (kernel->parts.empty()) kernels.erase(std::next(kernel).base());
+  auto& launches = graph->second.launches;
+  for (auto launch = launches.rbegin(); launch != launches.rend(); ++launch) {
+    if (launch->thread != thread.id) continue;
+    launch->parts.pop_back();
+    if (launch->parts.empty()) launches.erase(std::next(launch).base());
     return;
   }
 }
@@ -91,12 +91,12 @@ void ExecutionGraph::LoseSight(Process& process, CommId comm) {
 }
 
 void ExecutionGraph::LoseSight(Process& process, const CapturedGraph& graph) {
-  for (const CapturedKernel& kernel : graph.kernels) LoseSight(process, kernel.comm);
+  for (const CapturedLaunch& launch : graph.launches) LoseSight(process, launch.comm);
 }
 
 void ExecutionGraph::ApplyGraphCall(Process& process, const CallRecord& record) {
   const auto hold = [&](std::map<uint64_t, CapturedGraph>* all, uint64_t key, CapturedGraph graph) {
-    if (graph.kernels.empty()) {
+    if (graph.launches.empty()) {
       all->erase(key);
       return;
     }
@@ -153,56 +153,56 @@ void ExecutionGraph::ApplyGraphCall(Process& process, const CallRecord& record) 
 }
 
 void ExecutionGraph::ApplyGraphLaunch(Process& process, const CallRecord& record, WorkItem item) {
-  const auto& launch = record.As<ring::WorkPayload>();
-  const StreamPosition position = {launch.stream, launch.ordinal};
-  StreamQueue& queue = Stream(process, launch.stream, -1);
-  const bool over = launch.ordinal <= queue.done;  // evidence overtook the record
-  auto exec = process.graph_execs.find(launch.event);
-  std::vector<KernelId> launched;
+  const auto& work = record.As<ring::WorkPayload>();
+  const StreamPosition position = {work.stream, work.ordinal};
+  StreamQueue& queue = Stream(process, work.stream, -1);
+  const bool over = work.ordinal <= queue.done;  // evidence overtook the record
+  auto exec = process.graph_execs.find(work.event);
+  std::vector<LaunchId> launched;
   if (exec != process.graph_execs.end()) {
-    const std::vector<CapturedKernel>& captured = exec->second.kernels;
-    std::map<StreamId, KernelId> last;  // on each captured stream
+    const std::vector<CapturedLaunch>& captured = exec->second.launches;
+    std::map<StreamId, LaunchId> last;  // on each captured stream
     for (size_t i = 0; i < captured.size(); ++i) {
-      Kernel* const kernel = LaunchCaptured(process, captured[i], record, static_cast<uint32_t>(i));
-      if (kernel == nullptr) continue;
-      kernel->graph_markers = captured[i].markers;
-      kernel->graph_instance = exec->second.instance;
-      kernel->launch_order = record.order;
+      Launch* const launch = LaunchCaptured(process, captured[i], record, static_cast<uint32_t>(i));
+      if (launch == nullptr) continue;
+      launch->graph_markers = captured[i].markers;
+      launch->graph_instance = exec->second.instance;
+      launch->launch_order = record.order;
       for (const StreamId stream : captured[i].streams) {
-        KernelId& before = last[stream];
-        auto& order = kernel->graph_order;
+        LaunchId& before = last[stream];
+        auto& order = launch->graph_order;
         if (before != 0 && std::find(order.begin(), order.end(), before) == order.end()) {
           order.push_back(before);
         }
-        before = kernel->id;
+        before = launch->id;
       }
-      kernel->positions = {position};
-      kernel->open_positions = 1;
-      launched.push_back(kernel->id);
+      launch->positions = {position};
+      launch->open_positions = 1;
+      launched.push_back(launch->id);
     }
   }
   if (over) {
-    for (KernelId id : launched) KernelDone(id);
+    for (LaunchId id : launched) LaunchDone(id);
     return;
   }
   item.graph = true;
   item.kind = launched.empty() ? WorkKind::kKernels : WorkKind::kNoWork;
-  item.kernels.assign(launched.begin(), launched.end());
+  item.launches.assign(launched.begin(), launched.end());
   Append(queue, std::move(item));
 }
 
 // Null when NCCL would launch nothing for it.
-Kernel* ExecutionGraph::LaunchCaptured(Process& process, const CapturedKernel& captured,
+Launch* ExecutionGraph::LaunchCaptured(Process& process, const CapturedLaunch& captured,
                                        const CallRecord& record, uint32_t place) {
   const StreamId stream = record.As<ring::WorkPayload>().stream;
   auto local = process.comms.find(captured.comm);
-  Kernel& kernel = kernels_.Add();
-  kernel.process = process.info.process;
-  kernel.thread = record.thread;
-  kernel.comm = captured.comm;
-  kernel.time_ns = record.time_ns;
+  Launch& launch = launches_.Add();
+  launch.process = process.info.process;
+  launch.thread = record.thread;
+  launch.comm = captured.comm;
+  launch.time_ns = record.time_ns;
   for (Part part : captured.parts) {
-    kernel.comm_index = part.ref.comm;
+    launch.comm_index = part.ref.comm;
     if (local != process.comms.end()) {
       PartNumbers& numbers = local->second.Numbers(part.ref);
       part.ref.sequence = numbers.next + numbers.launched++;
@@ -210,21 +210,21 @@ Kernel* ExecutionGraph::LaunchCaptured(Process& process, const CapturedKernel& c
     part.stream = stream;
     part.order = record.order;
     part.time_ns = record.time_ns;
-    kernel.parts.push_back(std::move(part));
+    launch.parts.push_back(std::move(part));
   }
-  for (const Part& part : kernel.parts) {
-    Post(part, kernel.id, place);
+  for (const Part& part : launch.parts) {
+    Post(part, launch.id, place);
     matcher_.Accept(part.ref, record.time_ns);
   }
-  if (std::all_of(kernel.parts.begin(), kernel.parts.end(),
+  if (std::all_of(launch.parts.begin(), launch.parts.end(),
                   [](const Part& part) { return IsEmpty(RoleOf(part)); })) {
-    KernelDone(kernel.id);
+    LaunchDone(launch.id);
     return nullptr;
   }
-  kernel.streams = {stream};
-  for (const Part& part : kernel.parts) NoteUsed(process, kernel.comm, part);
-  Enqueued(process, kernel);
-  return &kernel;
+  launch.streams = {stream};
+  for (const Part& part : launch.parts) NoteUsed(process, launch.comm, part);
+  Enqueued(process, launch);
+  return &launch;
 }
 
 }  // namespace gordian::model

@@ -18,22 +18,22 @@ void ExecutionGraph::ApplyGraphMarkers(Process& process, const CallRecord& recor
   if (graph == process.captures.end()) return;
   const auto front = static_cast<uint32_t>(markers.event);
   const auto behind = static_cast<uint32_t>(markers.event >> 32);
-  auto& kernels = graph->second.kernels;
-  const auto on_stream = [&](const CapturedKernel& kernel) {
-    for (StreamId stream : kernel.streams) {
+  auto& launches = graph->second.launches;
+  const auto on_stream = [&](const CapturedLaunch& launch) {
+    for (StreamId stream : launch.streams) {
       if (stream == markers.stream) return true;
     }
     return false;
   };
   // The thread's last one on that stream, and the others of its group.
-  const CapturedKernel* last = nullptr;
-  for (auto kernel = kernels.rbegin(); kernel != kernels.rend(); ++kernel) {
-    if (kernel->thread != record.thread || !on_stream(*kernel)) continue;
-    if (last != nullptr && (!last->in_group || !kernel->in_group || kernel->group != last->group)) {
+  const CapturedLaunch* last = nullptr;
+  for (auto launch = launches.rbegin(); launch != launches.rend(); ++launch) {
+    if (launch->thread != record.thread || !on_stream(*launch)) continue;
+    if (last != nullptr && (!last->in_group || !launch->in_group || launch->group != last->group)) {
       return;
     }
-    if (last == nullptr) last = &*kernel;
-    kernel->markers.push_back({markers.stream, front, behind});
+    if (last == nullptr) last = &*launch;
+    launch->markers.push_back({markers.stream, front, behind});
   }
 }
 
@@ -55,18 +55,18 @@ void ExecutionGraph::ApplyGraphProgress(Process& process, const CallRecord& reco
     }
   };
   for (const auto& [handle, exec] : process.graph_execs) {
-    for (const CapturedKernel& kernel : exec.kernels) hold(kernel.markers, exec.instance);
+    for (const CapturedLaunch& launch : exec.launches) hold(launch.markers, exec.instance);
   }
-  std::vector<KernelId> launched;
-  for (const auto& [id, kernel] : kernels_) {
-    if (kernel.process != process.info.process || kernel.graph_markers.empty()) continue;
-    hold(kernel.graph_markers, kernel.graph_instance);
-    if (kernel.launch_order <= seen.ordinal) launched.push_back(id);
+  std::vector<LaunchId> launched;
+  for (const auto& [id, launch] : launches_) {
+    if (launch.process != process.info.process || launch.graph_markers.empty()) continue;
+    hold(launch.graph_markers, launch.graph_instance);
+    if (launch.launch_order <= seen.ordinal) launched.push_back(id);
   }
-  for (KernelId id : launched) {
-    Kernel& kernel = *kernels_.Find(id);
+  for (LaunchId id : launched) {
+    Launch& launch = *launches_.Find(id);
     bool passed = true;
-    for (GraphMarkerPair& pair : kernel.graph_markers) {
+    for (GraphMarkerPair& pair : launch.graph_markers) {
       const auto says = [&](uint32_t marker) {
         auto holder = holders.find(marker);
         return holder != holders.end() && holder->second.size() == 1;
@@ -77,12 +77,12 @@ void ExecutionGraph::ApplyGraphProgress(Process& process, const CallRecord& reco
     }
     if (!passed) continue;
     // Its place on the stream stays: the launch is more than this.
-    for (const StreamPosition& position : kernel.positions) {
+    for (const StreamPosition& position : launch.positions) {
       auto queue = process.streams.find(position.stream);
       if (queue != process.streams.end()) queue->second.last_progress_ns = record.time_ns;
     }
-    kernel.follows = true;
-    KernelDone(id);
+    launch.follows = true;
+    LaunchDone(id);
   }
 }
 

@@ -12,13 +12,13 @@ void ExecutionGraph::ApplyEnqueue(Process& process, Thread& thread, const CallRe
   const StreamPosition position = {enqueue.stream, enqueue.ordinal};
   bool placed = false;
   InGroup(process, thread, enqueue.group);
-  for (KernelId id : thread.group_kernels) {
-    Kernel* const found = kernels_.Find(id);
+  for (LaunchId id : thread.group_launches) {
+    Launch* const found = launches_.Find(id);
     if (found == nullptr) continue;
-    Kernel& kernel = *found;
-    if (std::find(kernel.streams.begin(), kernel.streams.end(), enqueue.stream) !=
-        kernel.streams.end()) {
-      PlaceKernel(process, kernel, position);
+    Launch& launch = *found;
+    if (std::find(launch.streams.begin(), launch.streams.end(), enqueue.stream) !=
+        launch.streams.end()) {
+      PlaceLaunch(process, launch, position);
       placed = true;
     }
   }
@@ -33,53 +33,53 @@ void ExecutionGraph::InGroup(Process& process, Thread& thread, uint32_t number) 
 
 void ExecutionGraph::InNoGroup(Process& process, Thread& thread) {
   thread.group = 0;
-  for (KernelId id : thread.group_kernels) {
-    Kernel* const kernel = kernels_.Find(id);
-    if (kernel == nullptr || kernel->enqueued) continue;
-    kernel->follows = false;
-    Enqueued(process, *kernel);
-    if (kernel->signal != nullptr && kernel->positions.empty()) UnplacedSignal(id);
+  for (LaunchId id : thread.group_launches) {
+    Launch* const launch = launches_.Find(id);
+    if (launch == nullptr || launch->enqueued) continue;
+    launch->follows = false;
+    Enqueued(process, *launch);
+    if (launch->signal != nullptr && launch->positions.empty()) UnplacedSignal(id);
   }
-  thread.group_kernels.clear();
+  thread.group_launches.clear();
   thread.group_call = 0;
   thread.capturing.clear();
 }
 
 void ExecutionGraph::ApplyGroupEnd(Process& process, Thread& thread, const CallRecord& record) {
   const int32_t result = record.As<ring::EndPayload>().result;
-  std::vector<KernelId> ids = std::move(thread.group_kernels);
-  thread.group_kernels.clear();
+  std::vector<LaunchId> ids = std::move(thread.group_launches);
+  thread.group_launches.clear();
   std::vector<PendingInit> inits = std::move(thread.group_inits);
   thread.group_inits.clear();
   thread.group_call = 0;
   thread.group = 0;
   thread.in_group_end = false;
-  for (KernelId id : ids) {
-    Kernel* const found = kernels_.Find(id);
+  for (LaunchId id : ids) {
+    Launch* const found = launches_.Find(id);
     if (found == nullptr) continue;
-    Kernel& kernel = *found;
+    Launch& launch = *found;
     if (!Took(result)) {
-      DropKernel(id, kernel.open_positions > 0);
+      DropLaunch(id, launch.open_positions > 0);
       continue;
     }
-    if (kernel.signal != nullptr) {
-      kernel.enqueued = true;
-      if (kernel.positions.empty()) {
+    if (launch.signal != nullptr) {
+      launch.enqueued = true;
+      if (launch.positions.empty()) {
         UnplacedSignal(id);
-      } else if (kernel.open_positions == 0) {
-        KernelDone(id);
+      } else if (launch.open_positions == 0) {
+        LaunchDone(id);
       }
       continue;
     }
-    for (const Part& part : kernel.parts) NoteUsed(process, kernel.comm, part);
-    OrderAmongComms(process, thread, record, kernel);
-    if (kernel.streams.empty()) {
-      KernelDone(id);
+    for (const Part& part : launch.parts) NoteUsed(process, launch.comm, part);
+    OrderAmongComms(process, thread, record, launch);
+    if (launch.streams.empty()) {
+      LaunchDone(id);
       continue;
     }
-    if (kernel.positions.size() < kernel.streams.size()) kernel.follows = false;
-    Enqueued(process, kernel);
-    if (kernel.follows && kernel.open_positions == 0) KernelDone(id);
+    if (launch.positions.size() < launch.streams.size()) launch.follows = false;
+    Enqueued(process, launch);
+    if (launch.follows && launch.open_positions == 0) LaunchDone(id);
   }
   for (const Capturing& captured : std::exchange(thread.capturing, {})) {
     if (Took(result)) NoteUsed(process, captured.comm, captured.part);

@@ -10,34 +10,34 @@
 
 namespace gordian::model {
 
-// The latest from `last` on, going back by `before`, whose launch had ended when that of `kernel`
+// The latest from `last` on, going back by `before`, whose launch had ended when `launch`
 // began.
-KernelId ExecutionGraph::Before(const Kernel& kernel, KernelId last,
-                                KernelId Kernel::*before) const {
+LaunchId ExecutionGraph::Before(const Launch& launch, LaunchId last,
+                                LaunchId Launch::*before) const {
   while (last != 0) {
-    const Kernel* const launch = kernels_.Find(last);
-    if (launch == nullptr) return 0;  // done
-    if (launch->launch_ended <= kernel.launch_begun) return last;
-    last = launch->*before;
+    const Launch* const earlier = launches_.Find(last);
+    if (earlier == nullptr) return 0;  // done
+    if (earlier->launch_ended <= launch.launch_begun) return last;
+    last = earlier->*before;
   }
   return 0;
 }
 
 void ExecutionGraph::OrderAmongComms(Process& process, const Thread& thread, const CallRecord& end,
-                                     Kernel& kernel) {
-  auto local = process.comms.find(kernel.comm);
+                                     Launch& launch) {
+  auto local = process.comms.find(launch.comm);
   // What launched nothing takes no turn, and when a non-blocking communicator launches is not
   // known.
-  if (local == process.comms.end() || kernel.streams.empty() || !thread.open ||
+  if (local == process.comms.end() || launch.streams.empty() || !thread.open ||
       end.As<ring::EndPayload>().result != 0) {
     return;
   }
-  kernel.launch_begun = thread.open->record.order;
-  kernel.launch_ended = end.order;
+  launch.launch_begun = thread.open->record.order;
+  launch.launch_ended = end.order;
   if (!local->second.launch_order) return;
-  KernelId& device = process.last_on_device[local->second.device];
-  kernel.device_before = Before(kernel, device, &Kernel::device_before);
-  device = kernel.id;
+  LaunchId& device = process.last_on_device[local->second.device];
+  launch.device_before = Before(launch, device, &Launch::device_before);
+  device = launch.id;
 }
 
 }  // namespace gordian::model

@@ -72,38 +72,38 @@ void SignalMerge::One(const PendingStream& stream, const PendingOperation& opera
   auto at = line.calls.begin();  // in the order of the calls
   while (at != line.calls.end() && NumberAhead(at->number, use.number) < 0) ++at;
   if (at != line.calls.end() && at->number == use.number) {
-    Kernel* const kernel = execution_.kernels_.Find(at->kernel);
-    if (kernel != nullptr)
-      execution_.PlaceFromState(process_, *kernel,
+    Launch* const launch = execution_.launches_.Find(at->launch);
+    if (launch != nullptr)
+      execution_.PlaceFromState(process_, *launch,
                                 position);  // only where it went was lost, if anything
     return;
   }
-  Kernel& kernel = execution_.kernels_.Add();
-  kernel.process = process_.info.process;
-  kernel.comm = operation.comm;
-  kernel.comm_index = local->index;
-  kernel.in_group = operation.in_group;
-  kernel.from_state = true;
-  kernel.time_ns = now_ns_;
-  kernel.signal = std::make_unique<SignalOperation>();
-  kernel.signal->call = operation.call;
-  kernel.signal->rank = local->rank;
-  kernel.signal->site = operation.site;
-  kernel.signal->order = operation.launch;
-  kernel.signal->uses.push_back(use);
-  line.calls.insert(at, {kernel.id, use.count, use.number});
-  execution_.PlaceFromState(process_, kernel, position);
+  Launch& launch = execution_.launches_.Add();
+  launch.process = process_.info.process;
+  launch.comm = operation.comm;
+  launch.comm_index = local->index;
+  launch.in_group = operation.in_group;
+  launch.from_state = true;
+  launch.time_ns = now_ns_;
+  launch.signal = std::make_unique<SignalOperation>();
+  launch.signal->call = operation.call;
+  launch.signal->rank = local->rank;
+  launch.signal->site = operation.site;
+  launch.signal->order = operation.launch;
+  launch.signal->uses.push_back(use);
+  line.calls.insert(at, {launch.id, use.count, use.number});
+  execution_.PlaceFromState(process_, launch, position);
 }
 
-bool SignalMerge::IsOver(const Kernel& kernel) const {
-  if (!process_.signals_told || kernel.comm_index < 0 || kernel.signal->uses.empty()) return false;
-  const NumberKind kind = KindOf(kernel.signal->call);
+bool SignalMerge::IsOver(const Launch& launch) const {
+  if (!process_.signals_told || launch.comm_index < 0 || launch.signal->uses.empty()) return false;
+  const NumberKind kind = KindOf(launch.signal->call);
   return std::all_of(
-      kernel.signal->uses.begin(), kernel.signal->uses.end(), [&](const SignalUse& use) {
+      launch.signal->uses.begin(), launch.signal->uses.end(), [&](const SignalUse& use) {
         const CalledNumbers* const numbers =
-            block_.FindNumbers(kernel.comm, kind, use.peer, use.channel);
+            block_.FindNumbers(launch.comm, kind, use.peer, use.channel);
         if (numbers == nullptr || NumberAhead(use.number, numbers->Launched()) >= 0) return false;
-        const auto line = pending_.find({kernel.comm, kind, use.peer, use.channel});
+        const auto line = pending_.find({launch.comm, kind, use.peer, use.channel});
         return line == pending_.end() ||
                std::none_of(line->second.begin(), line->second.end(), [&](const auto& entry) {
                  return static_cast<uint32_t>(entry.first) == use.number;
@@ -111,12 +111,12 @@ bool SignalMerge::IsOver(const Kernel& kernel) const {
       });
 }
 
-bool SignalMerge::IsUncounted(const Kernel& kernel) const {
-  if (!process_.signals_told || kernel.comm_index < 0) return false;
+bool SignalMerge::IsUncounted(const Launch& launch) const {
+  if (!process_.signals_told || launch.comm_index < 0) return false;
   return std::all_of(
-      kernel.signal->uses.begin(), kernel.signal->uses.end(), [&](const SignalUse& use) {
+      launch.signal->uses.begin(), launch.signal->uses.end(), [&](const SignalUse& use) {
         const CalledNumbers* const numbers =
-            block_.FindNumbers(kernel.comm, KindOf(kernel.signal->call), use.peer, use.channel);
+            block_.FindNumbers(launch.comm, KindOf(launch.signal->call), use.peer, use.channel);
         return numbers == nullptr || NumberAhead(use.number, numbers->next) >= 0;
       });
 }

@@ -22,9 +22,9 @@ class SignalMerge {
   // Puts what is pending into the model. Sets Process::signals_told.
   void Pending();
   // The launch, whose end was lost: its signals were counted, and nothing of it is pending.
-  bool IsOver(const Kernel& kernel) const;
+  bool IsOver(const Launch& launch) const;
   // They were not counted: the call was refused, or came after the numbers were read.
-  bool IsUncounted(const Kernel& kernel) const;
+  bool IsUncounted(const Launch& launch) const;
   // After those that are over were let go of: how many are done.
   void Count();
 

@@ -7,9 +7,9 @@
 namespace gordian::model {
 namespace {
 
-void Forget(KernelId kernel, bool done, SignalCalls* line) {
+void Forget(LaunchId launch, bool done, SignalCalls* line) {
   for (auto it = line->calls.begin(); it != line->calls.end();) {
-    if (it->kernel != kernel) {
+    if (it->launch != launch) {
       ++it;
       continue;
     }
@@ -53,69 +53,69 @@ void ExecutionGraph::ApplySignal(Process& process, Thread& thread, const CallRec
     } else {
       InNoGroup(process, thread);
     }
-    Kernel& kernel = kernels_.Add();
-    kernel.process = process.info.process;
-    kernel.thread = thread.id;
-    kernel.comm = signal.comm;
-    kernel.comm_index = known ? local->second.index : -1;
-    kernel.in_group = in_group;
-    kernel.time_ns = record.time_ns;
-    kernel.streams.push_back(signal.stream);
-    kernel.signal = std::make_unique<SignalOperation>();
-    kernel.signal->call = record.call;
-    kernel.signal->rank = known ? local->second.rank : -1;
-    kernel.signal->site = record.call_site;
-    kernel.signal->order = record.order;
-    thread.signal_call = kernel.id;
+    Launch& launch = launches_.Add();
+    launch.process = process.info.process;
+    launch.thread = thread.id;
+    launch.comm = signal.comm;
+    launch.comm_index = known ? local->second.index : -1;
+    launch.in_group = in_group;
+    launch.time_ns = record.time_ns;
+    launch.streams.push_back(signal.stream);
+    launch.signal = std::make_unique<SignalOperation>();
+    launch.signal->call = record.call;
+    launch.signal->rank = known ? local->second.rank : -1;
+    launch.signal->site = record.call_site;
+    launch.signal->order = record.order;
+    thread.signal_call = launch.id;
     if (in_group) {
-      thread.group_kernels.push_back(kernel.id);
+      thread.group_launches.push_back(launch.id);
     } else {
-      thread.open->kernel = kernel.id;
+      thread.open->launch = launch.id;
     }
   }
-  Kernel* const kernel = kernels_.Find(thread.signal_call);
-  if (kernel == nullptr || kernel->signal == nullptr || kernel->comm_index < 0) return;
-  Communicator& comm = matcher_.comms()[kernel->comm_index];
+  Launch* const launch = launches_.Find(thread.signal_call);
+  if (launch == nullptr || launch->signal == nullptr || launch->comm_index < 0) return;
+  Communicator& comm = matcher_.comms()[launch->comm_index];
   const SignalUse use{signal.peer, SignalChannelOf(signal.index, signal.context), signal.count,
                       signal.number};
   if (use.count == 0 || use.peer < 0 || use.peer >= comm.nranks) return;
   const bool waits = record.call == Call::kWaitSignal;
-  SignalCalls& line = SignalsOf(comm, kernel->signal->rank, waits, use.peer, use.channel);
+  SignalCalls& line = SignalsOf(comm, launch->signal->rank, waits, use.peer, use.channel);
   // The process has accounted for it, and its record was given up for lost: it came late.
   if (line.told != 0 && NumberAhead(use.number, line.told) < 0) return;
-  line.calls.push_back({kernel->id, use.count, use.number});
-  kernel->signal->uses.push_back(use);
+  line.calls.push_back({launch->id, use.count, use.number});
+  launch->signal->uses.push_back(use);
 }
 
 void ExecutionGraph::ApplySignalEnd(Process& process, Thread& thread, const CallRecord& record) {
   const auto& end = record.As<ring::EndPayload>();
-  Kernel* const kernel = kernels_.Find(thread.signal_call);
+  Launch* const launch = launches_.Find(thread.signal_call);
   thread.signal_call = 0;
-  if (kernel == nullptr) return;
+  if (launch == nullptr) return;
   if (!Took(end.result)) {
-    if (kernel->in_group) std::erase(thread.group_kernels, kernel->id);
-    DropKernel(kernel->id, false);
+    if (launch->in_group) std::erase(thread.group_launches, launch->id);
+    DropLaunch(launch->id, false);
     return;
   }
-  if (kernel->in_group) return;  // GroupEnd launches it
-  kernel->enqueued = true;
-  if (end.stream == 0) return UnplacedSignal(kernel->id);
-  PlaceKernel(process, *kernel, {end.stream, end.ordinal});
+  if (launch->in_group) return;  // GroupEnd launches it
+  launch->enqueued = true;
+  if (end.stream == 0) return UnplacedSignal(launch->id);
+  PlaceLaunch(process, *launch, {end.stream, end.ordinal});
 }
 
 // Taken for whatever lets others do more: its signals have left, and it takes none.
-void ExecutionGraph::UnplacedSignal(KernelId id) {
-  const Kernel& kernel = *kernels_.Find(id);
-  SignalsOver(kernel, kernel.signal->call != Call::kWaitSignal);
-  kernels_.erase(id);
+void ExecutionGraph::UnplacedSignal(LaunchId id) {
+  const Launch& launch = *launches_.Find(id);
+  SignalsOver(launch, launch.signal->call != Call::kWaitSignal);
+  launches_.erase(id);
 }
 
-void ExecutionGraph::SignalsOver(const Kernel& kernel, bool done) {
-  if (kernel.comm_index < 0) return;
-  Communicator& comm = matcher_.comms()[kernel.comm_index];
-  const bool waits = kernel.signal->call == Call::kWaitSignal;
-  for (const SignalUse& use : kernel.signal->uses) {
-    Forget(kernel.id, done, &SignalsOf(comm, kernel.signal->rank, waits, use.peer, use.channel));
+void ExecutionGraph::SignalsOver(const Launch& launch, bool done) {
+  if (launch.comm_index < 0) return;
+  Communicator& comm = matcher_.comms()[launch.comm_index];
+  const bool waits = launch.signal->call == Call::kWaitSignal;
+  for (const SignalUse& use : launch.signal->uses) {
+    Forget(launch.id, done, &SignalsOf(comm, launch.signal->rank, waits, use.peer, use.channel));
   }
 }
 

@@ -82,11 +82,11 @@ class StateMerge {
       const PendingOperation& operation);  // of this process: without communicator and rank
   void NoteLaunch(const PendingOperation& operation);
   void PendingPart(const PendingStream& stream, const PendingOperation& operation);
-  Kernel* KernelOf(const PendingOperation& operation, const LocalComm& local);
+  Launch* LaunchOf(const PendingOperation& operation, const LocalComm& local);
   void EventWait(StreamId stream, const PendingOperation& operation);
   void Retire();
-  bool IsOver(const Kernel& kernel, const Part& part) const;
-  bool IsUncounted(const Kernel& kernel) const;
+  bool IsOver(const Launch& launch, const Part& part) const;
+  bool IsUncounted(const Launch& launch) const;
   void Numbers(const CalledNumbers& numbers);
   void Settle(const CalledNumbers& numbers, PartRef ref);
   void Soft();
@@ -292,9 +292,9 @@ void StateMerge::OpenFromState(struct Thread* thread, const ThreadState& state) 
   process_.calls_begun = calls;
   process_.last_record_ns = std::max(last, record.time_ns);
   process_.last_progress_ns = std::max(progress, record.time_ns);
-  if (thread->open && thread->open->kernel != 0) {
-    if (Kernel* const kernel = execution_.kernels_.Find(thread->open->kernel); kernel != nullptr)
-      kernel->from_state = true;
+  if (thread->open && thread->open->launch != 0) {
+    if (Launch* const launch = execution_.launches_.Find(thread->open->launch); launch != nullptr)
+      launch->from_state = true;
   }
 }
 
@@ -311,7 +311,7 @@ void StateMerge::Pending() {
   for (const auto& [stream, operation] : all) PendingPart(*stream, *operation);
   // Those that are over leave their names free.
   std::erase_if(process_.state_launches,
-                [&](const auto& entry) { return execution_.kernels_.count(entry.second) == 0; });
+                [&](const auto& entry) { return execution_.launches_.count(entry.second) == 0; });
 }
 
 PartRef StateMerge::RefOf(const PendingOperation& operation) {
@@ -331,9 +331,9 @@ void StateMerge::NoteLaunch(const PendingOperation& operation) {
   ref.rank = local->rank;
   const MemberSlot* slot = matcher_.Slot(ref);
   if (slot == nullptr || slot->state != SlotState::kCalled ||
-      execution_.kernels_.count(slot->kernel) == 0)
+      execution_.launches_.count(slot->launch) == 0)
     return;
-  process_.state_launches.try_emplace({operation.launch, operation.comm}, slot->kernel);
+  process_.state_launches.try_emplace({operation.launch, operation.comm}, slot->launch);
 }
 
 void StateMerge::PendingPart(const PendingStream& stream, const PendingOperation& operation) {
@@ -355,64 +355,64 @@ void StateMerge::PendingPart(const PendingStream& stream, const PendingOperation
   EventWait(stream.stream, operation);
   const MemberSlot* slot = matcher_.Slot(part.ref);
   if (slot != nullptr && slot->state != SlotState::kNone) {
-    Kernel* const kernel = execution_.kernels_.Find(slot->kernel);
-    if (slot->state == SlotState::kCalled && kernel != nullptr) {
-      execution_.PlaceFromState(process_, *kernel,
+    Launch* const launch = execution_.launches_.Find(slot->launch);
+    if (slot->state == SlotState::kCalled && launch != nullptr) {
+      execution_.PlaceFromState(process_, *launch,
                                 position);  // only where it went was lost, if anything
     }
     return;
   }
-  Kernel* kernel = KernelOf(operation, *local);
-  execution_.Post(part, kernel->id, static_cast<uint32_t>(kernel->parts.size()));
+  Launch* launch = LaunchOf(operation, *local);
+  execution_.Post(part, launch->id, static_cast<uint32_t>(launch->parts.size()));
   const PartRef ref = part.ref;
-  kernel->parts.push_back(std::move(part));
-  execution_.PlaceFromState(process_, *kernel, position);
+  launch->parts.push_back(std::move(part));
+  execution_.PlaceFromState(process_, *launch, position);
   matcher_.Accept(ref, now_ns_);
 }
 
 // The launch that the operation is a part of.
-Kernel* StateMerge::KernelOf(const PendingOperation& operation, const LocalComm& local) {
-  KernelId& id = process_.state_launches[{operation.launch, operation.comm}];
-  if (Kernel* const found = execution_.kernels_.Find(id); found != nullptr) return found;
-  Kernel& kernel = execution_.kernels_.Add();
-  id = kernel.id;
-  kernel.process = process_.info.process;
-  kernel.comm = operation.comm;
-  kernel.comm_index = local.index;
-  kernel.in_group = operation.in_group;
-  kernel.enqueued = true;
-  kernel.from_state = true;
-  kernel.time_ns = now_ns_;
+Launch* StateMerge::LaunchOf(const PendingOperation& operation, const LocalComm& local) {
+  LaunchId& id = process_.state_launches[{operation.launch, operation.comm}];
+  if (Launch* const found = execution_.launches_.Find(id); found != nullptr) return found;
+  Launch& launch = execution_.launches_.Add();
+  id = launch.id;
+  launch.process = process_.info.process;
+  launch.comm = operation.comm;
+  launch.comm_index = local.index;
+  launch.in_group = operation.in_group;
+  launch.enqueued = true;
+  launch.from_state = true;
+  launch.time_ns = now_ns_;
   // W8: the one before it on the communicator, as far as that is known in the same way.
   for (const auto& [key, earlier] : process_.state_launches) {
     if (key.second != operation.comm || key.first >= operation.launch) continue;
-    if (execution_.kernels_.count(earlier) > 0) kernel.previous_on_comm = earlier;
+    if (execution_.launches_.count(earlier) > 0) launch.previous_on_comm = earlier;
   }
-  return &kernel;
+  return &launch;
 }
 
-void ExecutionGraph::PlaceFromState(Process& process, Kernel& kernel, StreamPosition position) {
-  for (const StreamPosition& known : kernel.positions) {
+void ExecutionGraph::PlaceFromState(Process& process, Launch& launch, StreamPosition position) {
+  for (const StreamPosition& known : launch.positions) {
     if (known.stream != position.stream) continue;
-    kernel.enqueued = true;  // the record of the group's end may be lost
+    launch.enqueued = true;  // the record of the group's end may be lost
     return;
   }
   StreamQueue& queue = Stream(process, position.stream, -1);
   if (position.ordinal <= queue.done) return;
-  if (std::find(kernel.streams.begin(), kernel.streams.end(), position.stream) ==
-      kernel.streams.end()) {
-    kernel.streams.push_back(position.stream);
+  if (std::find(launch.streams.begin(), launch.streams.end(), position.stream) ==
+      launch.streams.end()) {
+    launch.streams.push_back(position.stream);
   }
-  kernel.enqueued = true;
-  kernel.follows = true;
-  kernel.positions.push_back(position);
-  ++kernel.open_positions;
+  launch.enqueued = true;
+  launch.follows = true;
+  launch.positions.push_back(position);
+  ++launch.open_positions;
   WorkItem item;
   item.ordinal = position.ordinal;
-  item.kernels.push_back(kernel.id);
-  item.site = kernel.signal != nullptr ? kernel.signal->site
-              : kernel.parts.empty()   ? 0
-                                       : kernel.parts.front().site;
+  item.launches.push_back(launch.id);
+  item.site = launch.signal != nullptr ? launch.signal->site
+              : launch.parts.empty()   ? 0
+                                       : launch.parts.front().site;
   Append(queue, std::move(item));
 }
 
@@ -448,48 +448,48 @@ void StateMerge::EventWait(StreamId stream, const PendingOperation& operation) {
 }
 
 // Counted, not in an open group, and in no queue.
-bool StateMerge::IsOver(const Kernel& kernel, const Part& part) const {
-  const CalledNumbers* numbers = NumbersOf(kernel.comm, part.ref);
-  return numbers != nullptr && !Captured(kernel.comm) && part.ref.sequence < numbers->Launched() &&
-         pending_.count(KeyOf(kernel.comm, part.ref)) == 0;
+bool StateMerge::IsOver(const Launch& launch, const Part& part) const {
+  const CalledNumbers* numbers = NumbersOf(launch.comm, part.ref);
+  return numbers != nullptr && !Captured(launch.comm) && part.ref.sequence < numbers->Launched() &&
+         pending_.count(KeyOf(launch.comm, part.ref)) == 0;
 }
 
-bool StateMerge::IsUncounted(const Kernel& kernel) const {
-  if (kernel.signal != nullptr) return signals_.IsUncounted(kernel);
-  const Part& part = kernel.parts.front();
-  const CalledNumbers* numbers = NumbersOf(kernel.comm, part.ref);
+bool StateMerge::IsUncounted(const Launch& launch) const {
+  if (launch.signal != nullptr) return signals_.IsUncounted(launch);
+  const Part& part = launch.parts.front();
+  const CalledNumbers* numbers = NumbersOf(launch.comm, part.ref);
   return numbers != nullptr && part.ref.sequence >= numbers->next;
 }
 
 // Launches whose end was lost, and those that NCCL refused.
 void StateMerge::Retire() {
   if (!whole_ || gap_) return;
-  std::vector<KernelId> over;
-  std::set<KernelId> refused;
-  for (const auto& [id, kernel] : execution_.kernels_) {
-    if (kernel.process != process_.info.process || kernel.aborted) continue;
-    if (kernel.signal == nullptr && kernel.parts.empty()) continue;
-    if (kernel.signal != nullptr
-            ? signals_.IsOver(kernel)
-            : std::all_of(kernel.parts.begin(), kernel.parts.end(),
-                          [&, &k = kernel](const Part& part) { return IsOver(k, part); })) {
+  std::vector<LaunchId> over;
+  std::set<LaunchId> refused;
+  for (const auto& [id, launch] : execution_.launches_) {
+    if (launch.process != process_.info.process || launch.aborted) continue;
+    if (launch.signal == nullptr && launch.parts.empty()) continue;
+    if (launch.signal != nullptr
+            ? signals_.IsOver(launch)
+            : std::all_of(launch.parts.begin(), launch.parts.end(),
+                          [&, &k = launch](const Part& part) { return IsOver(k, part); })) {
       over.push_back(id);
       continue;
     }
-    if (kernel.enqueued || kernel.in_group || process_.ended || !IsUncounted(kernel)) continue;
+    if (launch.enqueued || launch.in_group || process_.ended || !IsUncounted(launch)) continue;
     const uint64_t order =
-        kernel.signal != nullptr ? kernel.signal->order : kernel.parts.front().order;
+        launch.signal != nullptr ? launch.signal->order : launch.parts.front().order;
     for (const ThreadState& state : process_.state.threads) {
-      const bool left = state.thread == kernel.thread && state.call_order >= order &&
+      const bool left = state.thread == launch.thread && state.call_order >= order &&
                         (state.call_id == 0 || state.call_order != order);
       if (left) refused.insert(id);
     }
   }
-  for (KernelId id : over) execution_.KernelDone(id);
+  for (LaunchId id : over) execution_.LaunchDone(id);
   // Accepted after the numbers were read and left before the thread was, or refused: the next round
   // tells.
-  for (KernelId id : refused) {
-    if (process_.perhaps_refused.count(id) > 0) execution_.DropKernel(id, false);
+  for (LaunchId id : refused) {
+    if (process_.perhaps_refused.count(id) > 0) execution_.DropLaunch(id, false);
   }
   process_.perhaps_refused = std::move(refused);
 }

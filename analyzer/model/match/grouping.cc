@@ -12,12 +12,12 @@ std::vector<GroupingCamp> GroupingCamps(const ExecutionGraph& execution, const M
       IsPairwise(instance->members[static_cast<size_t>(collective.rank)].signature.call))
     return camps;
   for (size_t member = 0; member < instance->members.size(); ++member) {
-    const Kernel* const kernel = execution.FindKernel(instance->members[member].kernel);
-    if (kernel == nullptr || !kernel->enqueued || kernel->from_state) continue;
-    const Process* const process = execution.Find(kernel->process);
+    const Launch* const launch = execution.FindLaunch(instance->members[member].launch);
+    if (launch == nullptr || !launch->enqueued || launch->from_state) continue;
+    const Process* const process = execution.Find(launch->process);
     if (process == nullptr || process->unknown.calls) continue;
     std::vector<uint64_t> together;
-    for (const Part& part : kernel->parts) {
+    for (const Part& part : launch->parts) {
       if (UsesChannelsOfAll(RoleOf(part))) together.push_back(part.ref.sequence);
     }
     std::sort(together.begin(), together.end());

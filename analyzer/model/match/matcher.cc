@@ -365,7 +365,7 @@ void Matcher::Done(const PartRef& part) {
   MemberSlot* const slot = Slot(part, &instance);
   if (slot == nullptr || slot->state == SlotState::kNone || slot->state == SlotState::kDone) return;
   slot->state = SlotState::kDone;
-  slot->kernel = 0;
+  slot->launch = 0;
   if (instance == nullptr) return MaybeRetireTransfer(part);
   ++instance->done;
   MaybeRetire(comms_[part.comm], part.sequence);

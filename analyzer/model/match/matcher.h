@@ -22,7 +22,7 @@
 
 namespace gordian::model {
 
-using KernelId = uint64_t;  // one launch of NCCL at one process; unique in the job; 0: none
+using LaunchId = uint64_t;  // one launch of NCCL at one process; unique in the job; 0: none
 
 bool MakesCommunicator(Call);
 bool IsSignal(Call);  // RMA
@@ -33,7 +33,7 @@ enum class SlotState : uint8_t { kNone, kCalled, kDone, kAborted };
 struct MemberSlot {
   SlotState state = SlotState::kNone;
   bool accepted = false;  // NCCL took the call, or the thread was seen blocked inside it
-  KernelId kernel = 0;
+  LaunchId launch = 0;
   uint64_t order = 0;  // of the call, in its process; of the launch for what was captured
   uint32_t place = 0;  // within the launch of a graph
   uint64_t time_ns = 0;
@@ -68,7 +68,7 @@ struct SignalKey {
 };
 // A call that sends, or waits for, so many of them.
 struct SignalCall {
-  KernelId kernel = 0;
+  LaunchId launch = 0;
   uint64_t count = 0;
   uint32_t number = 0;  // SignalUse::number
 };

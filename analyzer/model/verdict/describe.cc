@@ -42,8 +42,8 @@ const char* Why(Reason reason) {
 }  // namespace
 
 int Describer::RankOf(const WaitNode& node) const {
-  const Kernel* kernel = graph_.execution().FindKernel(node.kernel);
-  return kernel != nullptr ? names_.KernelRank(*kernel) : names_.Rank(node.process);
+  const Launch* launch = graph_.execution().FindLaunch(node.launch);
+  return launch != nullptr ? names_.LaunchRank(*launch) : names_.Rank(node.process);
 }
 
 const InitCall* Describer::InitOf(const WaitNode& thread) const {
@@ -72,8 +72,8 @@ std::string Describer::HostCall(const WaitNode& node, Site* site) const {
 }
 
 std::string Describer::Operation(const WaitNode& waiter) const {
-  if (const Kernel* kernel = graph_.execution().FindKernel(waiter.kernel)) {
-    return names_.Launch(*kernel);
+  if (const Launch* launch = graph_.execution().FindLaunch(waiter.launch)) {
+    return names_.NameOf(*launch);
   }
   if (const InitCall* init = InitOf(waiter)) return names_.Init(*init);
   return HostCall(waiter, nullptr);
@@ -119,15 +119,15 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
       }
     } else if (witness[i].edge.reason == Reason::kSignal) {
       const WaitNode& needs = nodes[witness[i].edge.to];
-      if (const Kernel* kernel = graph_.execution().FindKernel(from.kernel);
-          kernel != nullptr && kernel->signal != nullptr) {
-        edge.op = Name(kernel->signal->call);
-        edge.comm = graph_.matcher().comms()[kernel->comm_index].uid;
-        edge.comm_name = names_.CommName(kernel->comm_index);
-        edge.stream = kernel->streams.front();
-        edge.site.address = kernel->signal->site;
-        arrow.operation = names_.Launch(*kernel);
-        arrow.awaited = names_.Signal(kernel->comm_index, kernel->signal->rank, needs.sequence);
+      if (const Launch* launch = graph_.execution().FindLaunch(from.launch);
+          launch != nullptr && launch->signal != nullptr) {
+        edge.op = Name(launch->signal->call);
+        edge.comm = graph_.matcher().comms()[launch->comm_index].uid;
+        edge.comm_name = names_.CommName(launch->comm_index);
+        edge.stream = launch->streams.front();
+        edge.site.address = launch->signal->site;
+        arrow.operation = names_.NameOf(*launch);
+        arrow.awaited = names_.Signal(launch->comm_index, launch->signal->rank, needs.sequence);
       }
     } else if (witness[i].edge.reason == Reason::kMemoryWait) {
       edge.op = "cuStreamWaitValue";
@@ -375,22 +375,22 @@ OperationMember Describer::Member(int comm, int rank, const MemberSlot& slot) co
     case SlotState::kCalled:
       break;
   }
-  const Kernel* kernel = graph_.execution().FindKernel(slot.kernel);
-  if (kernel == nullptr || !kernel->enqueued) {
+  const Launch* launch = graph_.execution().FindLaunch(slot.launch);
+  if (launch == nullptr || !launch->enqueued) {
     member.state =
-        kernel != nullptr && kernel->in_group ? PartState::kInOpenGroup : PartState::kCalled;
+        launch != nullptr && launch->in_group ? PartState::kInOpenGroup : PartState::kCalled;
     return member;
   }
-  const Process& process = *graph_.execution().Find(kernel->process);
+  const Process& process = *graph_.execution().Find(launch->process);
   member.state = PartState::kAtHead;
-  for (const StreamPosition& position : kernel->positions) {
+  for (const StreamPosition& position : launch->positions) {
     auto it = process.streams.find(position.stream);
     if (it != process.streams.end() && it->second.soft + 1 < position.ordinal) {
       member.state = PartState::kEnqueued;
     }
   }
   // A captured operation's place on the stream shows only that its graph has had its turn.
-  for (const GraphMarkerPair& pair : kernel->graph_markers) {
+  for (const GraphMarkerPair& pair : launch->graph_markers) {
     if (!pair.reached) member.state = PartState::kEnqueued;
   }
   return member;
@@ -432,8 +432,8 @@ std::vector<StuckOperation> Describer::Operations(const std::vector<uint32_t>& n
   std::set<CommUid> inits;
   for (uint32_t n : nodes) {
     const WaitNode& node = graph_.nodes()[n];
-    if (const Kernel* kernel = graph_.execution().FindKernel(node.kernel)) {
-      for (const Part& part : kernel->parts) add(part);
+    if (const Launch* launch = graph_.execution().FindLaunch(node.launch)) {
+      for (const Part& part : launch->parts) add(part);
     }
     for (const WaitNode::Edge& edge : node.out) {
       if (const Part* part = graph_.PartOf(edge)) add(*part);
@@ -474,7 +474,7 @@ std::vector<StuckOperation> Describer::Operations(const std::vector<uint32_t>& n
 }
 
 StuckOperation Describer::Signals(const WaitNode& needs) const {
-  const Kernel& wait = *graph_.execution().FindKernel(needs.kernel);
+  const Launch& wait = *graph_.execution().FindLaunch(needs.launch);
   const SignalUse& use = wait.signal->uses[needs.ordinal];
   const Communicator& comm = graph_.matcher().comms()[wait.comm_index];
   StuckOperation operation;
@@ -482,7 +482,7 @@ StuckOperation Describer::Signals(const WaitNode& needs) const {
   operation.comm = comm.uid;
   operation.comm_name = names_.CommName(wait.comm_index);
   operation.sequence = static_cast<int64_t>(needs.sequence);
-  MemberSlot waits{.state = SlotState::kCalled, .kernel = wait.id, .site = wait.signal->site},
+  MemberSlot waits{.state = SlotState::kCalled, .launch = wait.id, .site = wait.signal->site},
       sends;
   const auto line = comm.signals.find({use.peer, wait.signal->rank, use.channel});
   uint64_t left = line == comm.signals.end() ? 0 : line->second.sent.done;
@@ -491,9 +491,9 @@ StuckOperation Describer::Signals(const WaitNode& needs) const {
        ++i) {
     left += line->second.sent.calls[i].count;
     if (left < needs.sequence) continue;
-    const Kernel* const sender = graph_.execution().FindKernel(line->second.sent.calls[i].kernel);
+    const Launch* const sender = graph_.execution().FindLaunch(line->second.sent.calls[i].launch);
     sends = {.state = SlotState::kCalled,
-             .kernel = line->second.sent.calls[i].kernel,
+             .launch = line->second.sent.calls[i].launch,
              .site = sender == nullptr ? 0 : sender->signal->site};
   }
   operation.members = {Member(wait.comm_index, wait.signal->rank, waits),

@@ -16,26 +16,26 @@ std::vector<Sign> GroupSigns(const ExecutionGraph& execution, const Names& names
   for (const auto& [id, process] : execution.processes()) {
     for (const auto& [tid, thread] : process.threads) {
       if (thread.in_group_end) continue;
-      const Kernel* first = nullptr;
+      const Launch* first = nullptr;
       size_t operations = 0;
-      for (const KernelId held : thread.group_kernels) {
-        const Kernel* kernel = execution.FindKernel(held);
-        if (kernel == nullptr) continue;
-        if (first == nullptr) first = kernel;
-        operations += std::max<size_t>(kernel->parts.size(), 1);  // a signal is no part
+      for (const LaunchId held : thread.group_launches) {
+        const Launch* launch = execution.FindLaunch(held);
+        if (launch == nullptr) continue;
+        if (first == nullptr) first = launch;
+        operations += std::max<size_t>(launch->parts.size(), 1);  // a signal is no part
       }
       if (first == nullptr) continue;
-      const int rank = names.KernelRank(*first);
+      const int rank = names.LaunchRank(*first);
       const std::vector<int>& culprits = finding.culprit_ranks;
       if (std::find(culprits.begin(), culprits.end(), rank) == culprits.end()) continue;
       const std::string who = "rank " + std::to_string(rank);
       signs.push_back({"group-left-open",
                        {rank},
                        operations == 1
-                           ? who + " has called " + names.Launch(*first) +
+                           ? who + " has called " + names.NameOf(*first) +
                                  " in a group that it has not ended, so NCCL has not launched it"
                            : who + " has called " + std::to_string(operations) + " operations, " +
-                                 names.Launch(*first) +
+                                 names.NameOf(*first) +
                                  " first, in a group that it has not ended, so NCCL has launched "
                                  "none of them"});
     }

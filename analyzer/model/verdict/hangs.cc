@@ -239,9 +239,9 @@ struct FewCallers {
 FewCallers FindFewCallers(const RoundView& view, const std::vector<uint32_t>& waiters,
                           size_t gone) {
   for (const uint32_t n : waiters) {
-    const Kernel* kernel = view.graph.execution().FindKernel(view.graph.nodes()[n].kernel);
-    for (size_t i = 0; kernel != nullptr && i < kernel->parts.size(); ++i) {
-      const PartRef& ref = kernel->parts[i].ref;
+    const Launch* launch = view.graph.execution().FindLaunch(view.graph.nodes()[n].launch);
+    for (size_t i = 0; launch != nullptr && i < launch->parts.size(); ++i) {
+      const PartRef& ref = launch->parts[i].ref;
       if (ref.kind != PartKind::kCollective || ref.comm < 0) continue;
       const Instance* instance = view.graph.matcher().FindInstance(ref.comm, ref.sequence);
       if (instance == nullptr) continue;
@@ -265,9 +265,9 @@ std::set<int> MistakenAboutPeers(const RoundView& view, const std::vector<uint32
                                  const std::set<int>& ended, WrongPeer how_likely) {
   std::set<int> mistaken;
   for (const uint32_t n : waiters) {
-    const Kernel* kernel = view.graph.execution().FindKernel(view.graph.nodes()[n].kernel);
-    for (size_t i = 0; kernel != nullptr && i < kernel->parts.size(); ++i) {
-      const PartRef& ref = kernel->parts[i].ref;
+    const Launch* launch = view.graph.execution().FindLaunch(view.graph.nodes()[n].launch);
+    for (size_t i = 0; launch != nullptr && i < launch->parts.size(); ++i) {
+      const PartRef& ref = launch->parts[i].ref;
       if (ref.kind == PartKind::kCollective || ref.comm < 0) continue;
       if (ended.count(view.names.MemberRank(ref.comm, ref.peer)) == 0) continue;
       if (MeantAnotherPeer(view.graph.matcher(), ref) < how_likely) continue;

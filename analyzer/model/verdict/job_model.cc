@@ -53,7 +53,7 @@ class JobModel::Impl {
     Finding finding;
     std::string identity;
     std::set<ProcessId> ended;                       // as Hang's
-    std::vector<std::pair<KernelId, int>> launches;  // as Proof's
+    std::vector<std::pair<LaunchId, int>> launches;  // as Proof's
   };
 
   // Valid until the next fact. A report right after a round uses the round's names again.
@@ -95,11 +95,11 @@ void JobModel::Impl::AcceptBlocked(const Round& round) {
       auto it = process->threads.find(now.thread);
       if (now.call_id == 0 || it == process->threads.end() || !it->second.open) continue;
       const OpenCall& open = *it->second.open;
-      if (open.kernel == 0 || open.record.order != now.call_order) continue;
+      if (open.launch == 0 || open.record.order != now.call_order) continue;
       if (round.begin_ns < open.record.time_ns + options_.first_use_counts_after_ns) continue;
-      const Kernel* kernel = execution_.FindKernel(open.kernel);
-      if (kernel == nullptr) continue;
-      for (const Part& part : kernel->parts) matcher_.Accept(part.ref, round.begin_ns);
+      const Launch* launch = execution_.FindLaunch(open.launch);
+      if (launch == nullptr) continue;
+      for (const Part& part : launch->parts) matcher_.Accept(part.ref, round.begin_ns);
     }
   }
 }
@@ -195,7 +195,7 @@ bool JobModel::Impl::SuspectCircle(const Round& round, const Names& names, Conje
   const auto needs_it = [&](const WitnessStep& step) { return step.edge.reason == conjectured; };
   if (std::none_of(witness.begin(), witness.end(), needs_it)) return false;
   for (const WitnessStep& step : witness) {
-    if (moves.empty() || graph.nodes()[step.node].kind != NodeKind::kKernelDone) continue;
+    if (moves.empty() || graph.nodes()[step.node].kind != NodeKind::kLaunchDone) continue;
     if (!moves[step.node]) return false;
   }
   std::vector<bool> forced(can.size(), false);
@@ -219,7 +219,7 @@ void JobModel::Impl::SuspectResources(const Round& round, const Names& names,
   bool old = false;
   for (uint32_t n : graph.waiters()) {
     const WaitNode& node = graph.nodes()[n];
-    old |= node.kind == NodeKind::kKernelDone && moves[n] && !stuck[n] &&
+    old |= node.kind == NodeKind::kLaunchDone && moves[n] && !stuck[n] &&
            round.begin_ns >= node.since_ns + options_.suspect_after_ns;
   }
   if (!old) return;
@@ -283,12 +283,12 @@ void JobModel::Impl::OnRound(Round round) {
   bool old_send = false;
   for (uint32_t n : graph.waiters()) {
     const WaitNode& node = graph.nodes()[n];
-    const Kernel* kernel = execution_.FindKernel(node.kernel);
-    if (stuck[n] || kernel == nullptr ||
+    const Launch* launch = execution_.FindLaunch(node.launch);
+    if (stuck[n] || launch == nullptr ||
         round.begin_ns < node.since_ns + options_.suspect_after_ns) {
       continue;
     }
-    for (const Part& part : kernel->parts) old_send |= part.ref.kind == PartKind::kSend;
+    for (const Part& part : launch->parts) old_send |= part.ref.kind == PartKind::kSend;
   }
   if (old_send) SuspectCircle(round, names, Conjecture::kUnbuffered, {});
   if (hangs.empty()) SuspectResources(round, names, graph, stuck);
@@ -327,8 +327,8 @@ void JobModel::Impl::OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns,
 
 bool JobModel::Impl::HasUnfinished() const {
   if (ended_) return false;
-  for (const auto& [id, kernel] : execution_.kernels()) {
-    const Process* process = execution_.Find(kernel.process);
+  for (const auto& [id, launch] : execution_.launches()) {
+    const Process* process = execution_.Find(launch.process);
     if (process != nullptr && !process->Dead()) return true;
   }
   for (const auto& [id, process] : execution_.processes()) {

@@ -20,8 +20,8 @@ std::string Ending(const Process& process) {
   return "ended";
 }
 
-std::string OperationOf(const Kernel& kernel, const Names& names) {
-  return kernel.parts.empty() && kernel.signal == nullptr ? "" : names.Launch(kernel);
+std::string OperationOf(const Launch& launch, const Names& names) {
+  return launch.parts.empty() && launch.signal == nullptr ? "" : names.NameOf(launch);
 }
 
 // The open call of the thread that has been in its call longest.
@@ -42,7 +42,7 @@ const ThreadState* Poller(const Process& process) {
   return nullptr;
 }
 
-RankSnapshot RankOf(const Process& process, const Kernel* oldest, const ExecutionGraph& execution,
+RankSnapshot RankOf(const Process& process, const Launch* oldest, const ExecutionGraph& execution,
                     const Matcher& matcher, const Names& names) {
   RankSnapshot snapshot;
   snapshot.process = process.info.process;
@@ -60,8 +60,8 @@ RankSnapshot RankOf(const Process& process, const Kernel* oldest, const Executio
     snapshot.site = {process.info.process, record.call_site};
     if (const InitCall* init = open->init == 0 ? nullptr : matcher.FindInit(open->init)) {
       snapshot.operation = names.Init(*init);
-    } else if (const Kernel* kernel = execution.FindKernel(open->kernel)) {
-      snapshot.operation = OperationOf(*kernel, names);
+    } else if (const Launch* launch = execution.FindLaunch(open->launch)) {
+      snapshot.operation = OperationOf(*launch, names);
     }
   } else if (const ThreadState* poller = Poller(process)) {
     snapshot.state = RankState::kInCall;
@@ -150,17 +150,17 @@ JobSnapshot TakeSnapshot(const ExecutionGraph& execution, const Matcher& matcher
   JobSnapshot snapshot;
   snapshot.now_ns = now_ns;
   const Names names(execution, matcher);
-  std::unordered_map<ProcessId, const Kernel*> oldest;
-  for (const auto& [id, kernel] : execution.kernels()) {
-    const Kernel*& first = oldest[kernel.process];
-    if (first == nullptr || kernel.id < first->id) first = &kernel;
+  std::unordered_map<ProcessId, const Launch*> oldest;
+  for (const auto& [id, launch] : execution.launches()) {
+    const Launch*& first = oldest[launch.process];
+    if (first == nullptr || launch.id < first->id) first = &launch;
   }
   for (const auto& [id, process] : execution.processes()) {
     snapshot.last_progress_ns = std::max(snapshot.last_progress_ns, process.last_progress_ns);
     const Incarnations& incarnations = names.incarnations();
     if (!IsRank(id, process, incarnations)) continue;
-    const auto kernel = oldest.find(id);
-    RankSnapshot one = RankOf(process, kernel == oldest.end() ? nullptr : kernel->second, execution,
+    const auto launch = oldest.find(id);
+    RankSnapshot one = RankOf(process, launch == oldest.end() ? nullptr : launch->second, execution,
                               matcher, names);
     one.incarnation = incarnations.Number(id);
     std::vector<int> ranks = names.AllRanks(id);

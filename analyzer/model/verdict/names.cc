@@ -185,13 +185,13 @@ int Names::MemberRank(int comm, int rank) const {
   return named >= 0 ? named : rank;
 }
 
-int Names::KernelRank(const Kernel& kernel) const {
-  if (kernel.comm_index >= 0 && !kernel.parts.empty()) {
-    return MemberRank(kernel.comm_index, kernel.parts.front().ref.rank);
+int Names::LaunchRank(const Launch& launch) const {
+  if (launch.comm_index >= 0 && !launch.parts.empty()) {
+    return MemberRank(launch.comm_index, launch.parts.front().ref.rank);
   }
-  if (kernel.comm_index >= 0 && kernel.signal != nullptr)
-    return MemberRank(kernel.comm_index, kernel.signal->rank);
-  return Rank(kernel.process);
+  if (launch.comm_index >= 0 && launch.signal != nullptr)
+    return MemberRank(launch.comm_index, launch.signal->rank);
+  return Rank(launch.process);
 }
 
 std::vector<int> Names::AllRanks(ProcessId process) const {
@@ -239,22 +239,22 @@ std::string Names::OfPart(std::string text, const PartRef& ref) const {
   return text + " on " + Comm(ref.comm);
 }
 
-std::string Names::Launch(const Kernel& kernel) const {
-  if (!kernel.parts.empty())
-    return Operation(kernel.parts.front().signature.call, kernel.parts.front().ref);
-  if (kernel.signal == nullptr) return "a launch";
-  std::string text = Name(kernel.signal->call);
-  if (kernel.comm_index < 0) return text;
+std::string Names::NameOf(const Launch& launch) const {
+  if (!launch.parts.empty())
+    return Operation(launch.parts.front().signature.call, launch.parts.front().ref);
+  if (launch.signal == nullptr) return "a launch";
+  std::string text = Name(launch.signal->call);
+  if (launch.comm_index < 0) return text;
   std::set<int> peers;
-  for (const SignalUse& use : kernel.signal->uses)
-    peers.insert(MemberRank(kernel.comm_index, use.peer));
+  for (const SignalUse& use : launch.signal->uses)
+    peers.insert(MemberRank(launch.comm_index, use.peer));
   for (const int peer : peers) {
     text += (peer != *peers.begin()                     ? ", "
-             : kernel.signal->call == Call::kWaitSignal ? " from "
+             : launch.signal->call == Call::kWaitSignal ? " from "
                                                         : " to ") +
             std::to_string(peer);
   }
-  return text + " on " + Comm(kernel.comm_index);
+  return text + " on " + Comm(launch.comm_index);
 }
 
 std::string Names::Signal(int comm, int destination, uint64_t number) const {

@@ -31,14 +31,14 @@ class Names {
 
   int Rank(ProcessId, int device = -1) const;  // -1: unknown
   int MemberRank(int comm, int rank) const;    // falls back to the rank itself
-  int KernelRank(const Kernel&) const;
+  int LaunchRank(const Launch&) const;
   std::vector<int> AllRanks(ProcessId) const;
 
   std::string Comm(int comm) const;                   // "dp", "comm A (4 ranks)"
   std::string CommName(int comm) const;               // "dp", "comm A"
   std::string Operation(Call, const PartRef&) const;  // "AllReduce #3 on dp", "Send #0 to 1 on pp"
   std::string Captured(Call, const PartRef&) const;   // "AllReduce (captured) on dp"
-  std::string Launch(const Kernel&) const;  // of its first operation; "WaitSignal from 1 on pair"
+  std::string NameOf(const Launch&) const;  // of its first operation; "WaitSignal from 1 on pair"
   std::string Signal(int comm, int destination, uint64_t number) const;  // "signal #2 to 0 on pair"
   std::string Init(const InitCall&) const;                               // "CommSplit of dp"
   std::string RankOf(ProcessId) const;                                   // "rank 1", "process 4711"

@@ -20,9 +20,9 @@ constexpr LeafMask kAwake = ~Bit(LeafKind::kAsleep);
 constexpr size_t kMaxWaiters = 64;  // searched for what they wait for; the oldest tell enough
 
 struct Reached {
-  std::set<ProcessId> running;
+  std::set<ProcessId> in_kernels;
   std::set<std::pair<ProcessId, int>> unknown;
-  std::set<ProcessId> kernels;
+  std::set<ProcessId> running;
   std::set<ProcessId> dead;
   std::set<ProcessId> memory;  // their streams wait for a value of a writer that is not seen
 };
@@ -42,7 +42,7 @@ Reached Reach(const WaitForGraph& graph, const std::vector<bool>& can, uint32_t 
     }
     if (node.leaf == LeafKind::kDead) reached.dead.insert(node.process);
     if (node.leaf == LeafKind::kMemory) reached.memory.insert(node.process);
-    if (node.leaf == LeafKind::kKernel) reached.kernels.insert(node.process);
+    if (node.leaf == LeafKind::kKernel) reached.in_kernels.insert(node.process);
     if (node.leaf == LeafKind::kUnknown) reached.unknown.insert({node.process, node.comm});
     for (const WaitNode::Edge& edge : node.out) {
       // A process that is a member already does not make the call a second time.
@@ -59,7 +59,7 @@ uint32_t LaunchBehind(const WaitForGraph& graph, const std::vector<bool>& can, u
   for (size_t i = 0; i < nodes.size(); ++i) {  // the nearest first
     const WaitNode& node = graph.nodes()[nodes[i]];
     for (const WaitNode::Edge& edge : node.out) {
-      if (node.kind == NodeKind::kKernelDone && !can[edge.to] && IsRendezvous(edge.reason)) {
+      if (node.kind == NodeKind::kLaunchDone && !can[edge.to] && IsRendezvous(edge.reason)) {
         return nodes[i];
       }
     }
@@ -262,7 +262,7 @@ void Search::NotJoined(const std::vector<bool>& can, uint32_t waiter) {
     for (int rank : view_.names.AllRanks(id)) entry.culprits.insert(rank);
     entry.instead.insert(describer_.Instead(id, nullptr));
   }
-  if (view_.graph.nodes()[waiter].kind == NodeKind::kKernelDone) {
+  if (view_.graph.nodes()[waiter].kind == NodeKind::kLaunchDone) {
     NotWritten(can, waiter, reached.memory);
   }
   if (reached.running.empty() && reached.memory.empty() && !reached.unknown.empty()) {
@@ -313,8 +313,8 @@ void Search::AllIssued(const std::vector<bool>& can, uint32_t waiter) {
 // Nothing but kernels of the program are in the way. The ranks that have one to end are named, not
 // those that wait behind it.
 void Search::KernelInFront(const std::vector<bool>& without_kernels, uint32_t waiter) {
-  const std::set<ProcessId> kernels = Reach(view_.graph, without_kernels, waiter).kernels;
-  bool sure = !kernels.empty();
+  const std::set<ProcessId> in_kernels = Reach(view_.graph, without_kernels, waiter).in_kernels;
+  bool sure = !in_kernels.empty();
   for (const auto& [id, process] : view_.graph.execution().processes()) {
     sure &= !process.unknown.events && process.info.markers_enabled;
   }
@@ -323,7 +323,7 @@ void Search::KernelInFront(const std::vector<bool>& without_kernels, uint32_t wa
     return;
   }
   Entry& entry = Of(Suspicion::kKernelInFront, without_kernels, waiter);
-  for (ProcessId id : kernels) {
+  for (ProcessId id : in_kernels) {
     for (int rank : view_.names.AllRanks(id)) entry.culprits.insert(rank);
   }
 }
@@ -348,8 +348,8 @@ bool Search::GroupedDifferently(const std::vector<bool>& can, uint32_t waiter) {
   for (const auto& [id, process] : view_.graph.execution().processes()) {
     if (process.unknown.events) return false;
   }
-  const Kernel& kernel = *view_.graph.execution().FindKernel(view_.graph.nodes()[waiter].kernel);
-  for (const Part& part : kernel.parts) {
+  const Launch& launch = *view_.graph.execution().FindLaunch(view_.graph.nodes()[waiter].launch);
+  for (const Part& part : launch.parts) {
     const std::vector<GroupingCamp> camps =
         GroupingCamps(view_.graph.execution(), view_.graph.matcher(), part.ref);
     if (camps.size() < 2) continue;
@@ -505,16 +505,16 @@ std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<boo
       search.NotJoined(can, n);
     } else if (graph.nodes()[n].kind == NodeKind::kThread) {
       if (search.Ripe(Suspicion::kInitStuck, n)) search.InitStuck(can, n);
-    } else if (graph.nodes()[n].kind == NodeKind::kKernelDone) {
-      const Kernel* kernel = graph.execution().FindKernel(graph.nodes()[n].kernel);
+    } else if (graph.nodes()[n].kind == NodeKind::kLaunchDone) {
+      const Launch* launch = graph.execution().FindLaunch(graph.nodes()[n].launch);
       bool mismatched = false;
-      if (kernel != nullptr && kernel->comm_index >= 0) {
-        const Communicator& comm = graph.matcher().comms()[kernel->comm_index];
+      if (launch != nullptr && launch->comm_index >= 0) {
+        const Communicator& comm = graph.matcher().comms()[launch->comm_index];
         mismatched = comm.collective_mismatch >= 0 || comm.transfer_mismatch >= 0 ||
                      (comm.operator_mismatch >= 0 &&
                       !graph.matcher().mismatches()[comm.operator_mismatch].completed);
       }
-      if (mismatched || kernel == nullptr || !kernel->enqueued) continue;
+      if (mismatched || launch == nullptr || !launch->enqueued) continue;
       if (without_kernels[n] && search.GroupedDifferently(can, n)) continue;
       if (without_kernels[n]) {
         if (search.Ripe(Suspicion::kStuckKernel, n)) search.AllIssued(can, n);

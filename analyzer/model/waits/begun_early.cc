@@ -25,7 +25,7 @@ BegunEarly::BegunEarly(const ExecutionGraph& execution) {
   std::sort(parts_.begin(), parts_.end());
 }
 
-bool BegunEarly::Says(const Process& process, const Kernel& launch) const {
+bool BegunEarly::Says(const Process& process, const Launch& launch) const {
   if (!process.has_state || !launch.enqueued || launch.parts.empty()) return false;
   if (process.state.early_unknown) return true;
   return std::any_of(launch.parts.begin(), launch.parts.end(), [&](const Part& part) {

@@ -16,7 +16,7 @@ class BegunEarly {
   explicit BegunEarly(const ExecutionGraph&);
 
   // The process says so of a part of the launch, or cannot say which operations it has begun.
-  bool Says(const Process&, const Kernel& launch) const;
+  bool Says(const Process&, const Launch& launch) const;
 
  private:
   // Communicator, kind, rank, peer, number.

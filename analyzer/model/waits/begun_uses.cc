@@ -17,8 +17,8 @@ const BegunUses::Begun& BegunUses::By(const Process& process) const {
     }
     for (const auto& [peer, sends] : uses.peers) begun.peers.insert({comm, peer, sends});
   };
-  const auto add_launch = [&](KernelId id) {
-    const Kernel* launch = execution_.FindKernel(id);
+  const auto add_launch = [&](LaunchId id) {
+    const Launch* launch = execution_.FindLaunch(id);
     if (launch == nullptr) return;
     for (const Part& part : launch->parts) add(launch->comm, part);
   };
@@ -28,9 +28,9 @@ const BegunUses::Begun& BegunUses::By(const Process& process) const {
       // A group's operations connect at its end.
       if (captured.in_group == thread.in_group_end) add(captured.comm, captured.part);
     }
-    add_launch(thread.open->kernel);
+    add_launch(thread.open->launch);
     if (!thread.in_group_end) continue;
-    for (const KernelId launch : thread.group_kernels) add_launch(launch);
+    for (const LaunchId launch : thread.group_launches) add_launch(launch);
   }
   return begun;
 }

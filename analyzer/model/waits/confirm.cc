@@ -56,7 +56,7 @@ Proof MakeProof(const WaitForGraph& graph, const Names& names,
   std::vector<uint32_t> nodes = unsorted;
   auto identity = [&](uint32_t index) {
     const WaitNode& n = graph.nodes()[index];
-    return std::make_tuple(n.kind, n.process, n.thread, n.kernel, n.stream, n.ordinal, n.comm,
+    return std::make_tuple(n.kind, n.process, n.thread, n.launch, n.stream, n.ordinal, n.comm,
                            n.sequence, n.init);
   };
   std::sort(nodes.begin(), nodes.end(),
@@ -66,7 +66,7 @@ Proof MakeProof(const WaitForGraph& graph, const Names& names,
   for (uint32_t index : nodes) {
     const WaitNode& node = graph.nodes()[index];
     proof.key += std::to_string(static_cast<int>(node.kind)) + ":" + std::to_string(node.process) +
-                 "/" + std::to_string(node.thread) + "/" + std::to_string(node.kernel) + "/" +
+                 "/" + std::to_string(node.thread) + "/" + std::to_string(node.launch) + "/" +
                  std::to_string(node.stream) + "/" + std::to_string(node.ordinal) + "/" +
                  std::to_string(node.comm) + "/" + std::to_string(node.sequence) + "/" +
                  std::to_string(node.init) + " ";
@@ -76,7 +76,7 @@ Proof MakeProof(const WaitForGraph& graph, const Names& names,
     }
     proof.conjectural |= RestsOnConjecture(node);
     if (node.kind == NodeKind::kSignals) {
-      const Kernel* const wait = graph.execution().FindKernel(node.kernel);
+      const Launch* const wait = graph.execution().FindLaunch(node.launch);
       if (wait != nullptr)
         proof.assumes.push_back("no kernel sends " + names.RankOf(wait->process) +
                                 " the signals that it waits for");
@@ -123,12 +123,12 @@ Proof MakeProof(const WaitForGraph& graph, const Names& names,
       case NodeKind::kItemDone:
         AddStream(*process, node.stream, &streams, &proof);
         break;
-      case NodeKind::kKernelStart:
-      case NodeKind::kKernelDone: {
-        const Kernel* kernel = graph.execution().FindKernel(node.kernel);
-        if (kernel == nullptr) break;
-        proof.launches.emplace_back(kernel->id, kernel->comm_index);
-        for (StreamId stream : kernel->streams) AddStream(*process, stream, &streams, &proof);
+      case NodeKind::kLaunchStart:
+      case NodeKind::kLaunchDone: {
+        const Launch* launch = graph.execution().FindLaunch(node.launch);
+        if (launch == nullptr) break;
+        proof.launches.emplace_back(launch->id, launch->comm_index);
+        for (StreamId stream : launch->streams) AddStream(*process, stream, &streams, &proof);
         break;
       }
       default:

@@ -20,7 +20,7 @@ struct Proof {
   std::vector<std::string> missing;  // why it cannot be confirmed; empty: it can
   std::vector<std::string> assumes;
   // The launches of it, with the indices of their communicators.
-  std::vector<std::pair<KernelId, int>> launches;
+  std::vector<std::pair<LaunchId, int>> launches;
   bool conjectural = false;    // it rests on what no host can see: never confirmed
   uint64_t stalled_at_ns = 0;  // the last progress of anything involved
 };

@@ -96,7 +96,7 @@ class Components {
 
 bool IsOrigin(const WaitNode& node, const WaitNode::Edge& edge) {
   if (!IsRendezvous(edge.reason)) return false;
-  return node.kind == NodeKind::kKernelDone || node.kind == NodeKind::kThread ||
+  return node.kind == NodeKind::kLaunchDone || node.kind == NodeKind::kThread ||
          node.kind == NodeKind::kItemDone;
 }
 

@@ -34,9 +34,9 @@ std::string Label(const WaitForGraph& graph, const Names& names, const WaitNode&
     case NodeKind::kItemDone:
       return rank + " stream " + std::to_string(node.stream) + " done to " +
              std::to_string(node.ordinal);
-    case NodeKind::kKernelStart:
+    case NodeKind::kLaunchStart:
       return rank + " starts " + describer.Operation(node);
-    case NodeKind::kKernelDone:
+    case NodeKind::kLaunchDone:
       return rank + " ends " + describer.Operation(node);
     case NodeKind::kAllStarted:
       return "all started #" + std::to_string(node.sequence) + " on " + names.Comm(node.comm);

@@ -17,7 +17,7 @@ WaitForGraph::WaitForGraph(const ExecutionGraph& execution, const Matcher& match
       for (const WorkItem& item : queue.items) ItemWaits(process, queue, item);
     }
   }
-  for (KernelId id : view_.launches) LaunchWaits(*execution.FindKernel(id));
+  for (LaunchId id : view_.launches) LaunchWaits(*execution.FindLaunch(id));
   if (conjecture == Conjecture::kNoProcessors) rules::Processors(view_, &nodes_);
   for (const auto& [id, process] : execution.processes()) {
     if (process.Dead() || !process.has_state) continue;
@@ -46,8 +46,8 @@ void WaitForGraph::AddNodes() {
     for (const auto& [stream, queue] : process.streams) nodes_.AddItems(process, queue);
   }
   nodes_.SortThreads();
-  for (KernelId id : view_.launches) {
-    const Kernel& launch = *view_.execution.FindKernel(id);
+  for (LaunchId id : view_.launches) {
+    const Launch& launch = *view_.execution.FindLaunch(id);
     uint64_t since = launch.time_ns;
     const Process* process = view_.execution.Find(launch.process);
     for (const StreamPosition& position : launch.positions) {
@@ -74,7 +74,7 @@ void WaitForGraph::ItemWaits(const Process& process, const StreamQueue& queue,
   rules::EventWait(process, item, node, &nodes_);
 }
 
-void WaitForGraph::LaunchWaits(const Kernel& launch) {
+void WaitForGraph::LaunchWaits(const Launch& launch) {
   const uint32_t start = nodes_.StartOf(launch.id);
   const Process& process = *view_.execution.Find(launch.process);
   nodes_.Wait(nodes_.DoneOf(launch.id), start, Reason::kStreamOrder);
@@ -165,15 +165,15 @@ void WaitForGraph::CallWaits(const Process& process, const Thread& thread, const
       for (const PendingInit& pending : thread.group_inits) {
         rules::CommunicatorCall(view_, pending.uid, Reason::kCommunicatorInit, node, &nodes_);
       }
-      rules::FirstUse(view_, process, open, thread.group_kernels, node, &nodes_);
+      rules::FirstUse(view_, process, open, thread.group_launches, node, &nodes_);
       return rules::CapturedFirstUse(view_, process, open, thread, node, &nodes_);
     case Call::kCommDestroy:
       return rules::Destroy(view_, process, open, node, &nodes_);
     case Call::kCommWindowRegister:
       return rules::MeetMembers(view_, open, node, &nodes_);
     default:
-      if (open.kernel != 0) {
-        rules::FirstUse(view_, process, open, {open.kernel}, node, &nodes_);
+      if (open.launch != 0) {
+        rules::FirstUse(view_, process, open, {open.launch}, node, &nodes_);
       }
       if (thread.capture != 0) {
         rules::CapturedFirstUse(view_, process, open, thread, node, &nodes_);
@@ -182,12 +182,12 @@ void WaitForGraph::CallWaits(const Process& process, const Thread& thread, const
 }
 
 const Part* WaitForGraph::PartOf(const WaitNode::Edge& edge) const {
-  const Kernel* launch = edge.part < 0 ? nullptr : view_.execution.FindKernel(edge.kernel);
+  const Launch* launch = edge.part < 0 ? nullptr : view_.execution.FindLaunch(edge.launch);
   return launch == nullptr ? nullptr : &launch->parts[edge.part];
 }
 
 const Part* WaitForGraph::CapturedPartOf(const WaitNode& from, const WaitNode::Edge& edge) const {
-  if (from.kind != NodeKind::kThread || edge.reason != Reason::kFirstUse || edge.kernel != 0 ||
+  if (from.kind != NodeKind::kThread || edge.reason != Reason::kFirstUse || edge.launch != 0 ||
       edge.part < 0) {
     return nullptr;
   }

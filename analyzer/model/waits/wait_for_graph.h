@@ -51,7 +51,7 @@ class WaitForGraph {
  private:
   void AddNodes();
   void ItemWaits(const Process&, const StreamQueue&, const WorkItem&);
-  void LaunchWaits(const Kernel&);
+  void LaunchWaits(const Launch&);
   void ThreadWaits(const Process&, const ThreadState&, uint32_t node);
   void CallWaits(const Process&, const Thread&, const OpenCall&, uint32_t node);
 

@@ -58,13 +58,13 @@ void WaitNodes::AddItems(const Process& process, const StreamQueue& queue) {
   }
 }
 
-void WaitNodes::AddLaunch(const Kernel& launch, uint64_t since_ns) {
-  for (const NodeKind kind : {NodeKind::kKernelStart, NodeKind::kKernelDone}) {
+void WaitNodes::AddLaunch(const Launch& launch, uint64_t since_ns) {
+  for (const NodeKind kind : {NodeKind::kLaunchStart, NodeKind::kLaunchDone}) {
     const uint32_t node = Add(kind);
     nodes_[node].process = launch.process;
-    nodes_[node].kernel = launch.id;
+    nodes_[node].launch = launch.id;
     nodes_[node].since_ns = since_ns;
-    if (kind == NodeKind::kKernelStart) starts_.Insert(launch.id, node);
+    if (kind == NodeKind::kLaunchStart) starts_.Insert(launch.id, node);
   }
 }
 

@@ -22,8 +22,8 @@ enum class NodeKind : uint8_t {
   kWoken,        // any thread of the process that can wake another runs (W19)
   kAnyProcess,   // any process could make a communicator-making call
   kItemDone,     // a kernel, host function or event wait of a stream is done
-  kKernelStart,  // a launch of NCCL starts
-  kKernelDone,   // ... is done
+  kLaunchStart,  // a launch of NCCL starts
+  kLaunchDone,   // ... is done
   kAllStarted,   // all members of a collective have started it
   kAllCalled,    // all members of a collective have called it (W15)
   kSignals,      // as many signals as a wait needs of one peer have left (W16)
@@ -58,7 +58,7 @@ struct WaitNode {
   ProcessId process = 0;     // 0: belongs to none
   ThreadId thread = 0;
   uint32_t tid = 0;
-  KernelId kernel = 0;
+  LaunchId launch = 0;
   StreamId stream = 0;
   uint64_t ordinal = 0;
   int comm = -1;
@@ -70,7 +70,7 @@ struct WaitNode {
     int16_t part = -1;  // of the launch, where the reason is a rendezvous
     Reason reason;
     bool discouraged = false;  // true, but an odd thing to show to people
-    KernelId kernel = 0;       // of `part`
+    LaunchId launch = 0;       // of `part`
   };
   boost::container::small_vector<Edge, 2> out;  // mostly one or two: kept in place
 };
@@ -107,7 +107,7 @@ class WaitNodes {
     nodes_[node].out.push_back({on, -1, reason});
   }
   // ... because of a part of a launch.
-  void WaitAsPart(uint32_t node, uint32_t on, Reason reason, int part, KernelId launch) {
+  void WaitAsPart(uint32_t node, uint32_t on, Reason reason, int part, LaunchId launch) {
     nodes_[node].out.push_back({on, static_cast<int16_t>(part), reason, false, launch});
   }
   // ... which is true, but shown to people only if nothing else will do.
@@ -122,16 +122,16 @@ class WaitNodes {
   void AddThread(const Process&, const ThreadState&);
   void AddItems(const Process&, const StreamQueue&);
   // The node of its end is the next one.
-  void AddLaunch(const Kernel&, uint64_t since_ns);
+  void AddLaunch(const Launch&, uint64_t since_ns);
   void Reserve(size_t nodes, size_t launches);
   // After the last AddThread, before the first ThreadOf.
   void SortThreads();
 
-  uint32_t StartOf(KernelId launch) const {  // kNoNode: it is over
+  uint32_t StartOf(LaunchId launch) const {  // kNoNode: it is over
     const uint32_t* const node = starts_.Find(launch);
     return node == nullptr ? kNoNode : *node;
   }
-  uint32_t DoneOf(KernelId launch) const {
+  uint32_t DoneOf(LaunchId launch) const {
     const uint32_t start = StartOf(launch);
     return start == kNoNode ? kNoNode : start + 1;
   }

@@ -11,8 +11,8 @@ WaitView::WaitView(const ExecutionGraph& execution, const Matcher& matcher,
       conjecture(conjecture),
       begun_uses(execution, matcher),
       begun_early(execution) {
-  launches.reserve(execution.kernels().size());
-  for (const auto& [id, launch] : execution.kernels()) launches.push_back(id);
+  launches.reserve(execution.launches().size());
+  for (const auto& [id, launch] : execution.launches()) launches.push_back(id);
   std::sort(launches.begin(), launches.end());  // the same facts give the same graph
 }
 

@@ -43,7 +43,7 @@ struct WaitView {
   const ModelOptions& options;
   const uint64_t now_ns;
   const Conjecture conjecture;
-  std::vector<KernelId> launches;  // all that are unfinished, in their order
+  std::vector<LaunchId> launches;  // all that are unfinished, in their order
   BegunUses begun_uses;
   BegunEarly begun_early;
 

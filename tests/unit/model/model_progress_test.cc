@@ -100,10 +100,10 @@ class GraphProgress : public ::testing::Test {
   // Sequence numbers of the operations that are not done, with a + where the event in front is.
   std::vector<std::string> Open() const {
     std::vector<std::string> open;
-    for (const auto& [id, kernel] : graph_.kernels()) {
-      const bool reached = std::all_of(kernel.graph_markers.begin(), kernel.graph_markers.end(),
+    for (const auto& [id, launch] : graph_.launches()) {
+      const bool reached = std::all_of(launch.graph_markers.begin(), launch.graph_markers.end(),
                                        [](const GraphMarkerPair& pair) { return pair.reached; });
-      open.push_back(std::to_string(kernel.parts.front().ref.sequence) + (reached ? "+" : ""));
+      open.push_back(std::to_string(launch.parts.front().ref.sequence) + (reached ? "+" : ""));
     }
     std::sort(open.begin(), open.end());
     return open;

@@ -296,11 +296,11 @@ TEST(ExecutionGraph, KernelsBehindAnOperationThatIsNotToldYetProveNothing) {
   CallRecord end = record(1, RecordKind::kEnd, Call::kAllReduce);
   end.payload = ring::EndPayload{.stream = 1, .ordinal = 1};
   graph.Record(end);
-  ASSERT_EQ(graph.kernels().size(), 1u);
+  ASSERT_EQ(graph.launches().size(), 1u);
   EXPECT_NE(ExecutionGraph::ItemAt(*graph.Find(1), {1, 2}), nullptr);
   round.processes[0].streams.push_back({1, 2, 2, 1});
   graph.TakeRound(round);
-  EXPECT_TRUE(graph.kernels().empty());
+  EXPECT_TRUE(graph.launches().empty());
 }
 
 // NCCL refuses a rank beyond the communicator's size, but the call has begun by then: it must name

@@ -16,9 +16,9 @@
 namespace gordian::model::rules {
 
 // W1 of the launch's part with this index, a collective.
-void CollectiveData(const WaitView&, const Kernel& launch, int part, WaitNodes*);
+void CollectiveData(const WaitView&, const Launch& launch, int part, WaitNodes*);
 // W1p of the launch's part with this index, a send or a receive.
-void TransferData(const WaitView&, const Kernel& launch, int part, WaitNodes*);
+void TransferData(const WaitView&, const Launch& launch, int part, WaitNodes*);
 // The start of another member's part: by W5 if it has not been called, by W14 if it cannot be.
 uint32_t PartStart(const WaitView&, const MemberSlot&, const PartRef&, WaitNodes*);
 
@@ -48,24 +48,24 @@ uint32_t NotCalled(const WaitView&, const MissingCall&, WaitNodes*);
 uint32_t ProcessNotCalled(const WaitView&, ProcessId, bool proven, WaitNodes*);
 
 // W5g of a launch that its thread has not enqueued yet.
-void OpenGroup(const Kernel& launch, WaitNodes*);
+void OpenGroup(const Launch& launch, WaitNodes*);
 // W5g of a part that was called in a group: its thread gets to GroupEnd.
-uint32_t GroupEndReached(const WaitView&, const Kernel& launch, WaitNodes*);
+uint32_t GroupEndReached(const WaitView&, const Launch& launch, WaitNodes*);
 
 // W6, under Conjecture::kSharedQueue.
-void SharedQueue(const Process&, const Kernel& launch, WaitNodes*);
+void SharedQueue(const Process&, const Launch& launch, WaitNodes*);
 // W6, under Conjecture::kNoProcessors: of all launches.
 void Processors(const WaitView&, WaitNodes*);
 
 // W7
-void FusedGroup(const WaitView&, const Process&, const Kernel& launch, WaitNodes*);
+void FusedGroup(const WaitView&, const Process&, const Launch& launch, WaitNodes*);
 // W7 seen from a place on a stream, which is done when the launches that use it are.
 void FusedGroupItem(const WorkItem&, uint32_t item, WaitNodes*);
 
 // W8
-void CommunicatorOrder(const Process&, const Kernel& launch, WaitNodes*);
+void CommunicatorOrder(const Process&, const Launch& launch, WaitNodes*);
 // W8i
-void LaunchOrder(const Kernel& launch, WaitNodes*);
+void LaunchOrder(const Launch& launch, WaitNodes*);
 
 // W9: what the program itself has put on its streams is done.
 uint32_t ProgramWork(const Process&, WaitNodes*);
@@ -82,7 +82,7 @@ void MeetMembers(const WaitView&, const OpenCall&, uint32_t thread, WaitNodes*);
 void Destroy(const WaitView&, const Process&, const OpenCall&, uint32_t thread, WaitNodes*);
 
 // W12
-void GraphOrder(const Kernel& launch, WaitNodes*);
+void GraphOrder(const Launch& launch, WaitNodes*);
 
 // W13: what is at this place of another stream is done first.
 void LegacyStream(const Process&, StreamPosition, uint32_t node, WaitNodes*);
@@ -93,19 +93,19 @@ bool EndedOrStopped(const Process&, Reason, uint32_t node, WaitNodes*);
 uint32_t LeftCommunicator(const CommMember&, int comm, WaitNodes*);
 
 // W15 of a thread whose call, or group, launches these.
-void FirstUse(const WaitView&, const Process&, const OpenCall&, const std::vector<KernelId>&,
+void FirstUse(const WaitView&, const Process&, const OpenCall&, const std::vector<LaunchId>&,
               uint32_t thread, WaitNodes*);
 // W15c
 void CapturedFirstUse(const WaitView&, const Process&, const OpenCall&, const Thread&,
                       uint32_t thread, WaitNodes*);
 
 // W16
-void Signals(const WaitView&, const Kernel& wait, WaitNodes*);
+void Signals(const WaitView&, const Launch& wait, WaitNodes*);
 
 // W17. False: the launch is none that its process says it has begun early.
-bool BegunBeforeTurn(const WaitView&, const Process&, const Kernel& launch, WaitNodes*);
+bool BegunBeforeTurn(const WaitView&, const Process&, const Launch& launch, WaitNodes*);
 // W18. False: the launch is none that a device may have begun early.
-bool MayBeginBeforeTurn(const Process&, const Kernel& launch, WaitNodes*);
+bool MayBeginBeforeTurn(const Process&, const Launch& launch, WaitNodes*);
 
 // W19 of a thread outside of NCCL and CUDA: true if only another thread of its process wakes it.
 bool OnlyAThreadWakes(const Process&, const ThreadState&);

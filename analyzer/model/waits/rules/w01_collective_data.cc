@@ -35,12 +35,12 @@ uint32_t PartStart(const WaitView& view, const MemberSlot& slot, const PartRef& 
     case SlotState::kCalled:
       break;
   }
-  const uint32_t start = nodes->StartOf(slot.kernel);
+  const uint32_t start = nodes->StartOf(slot.launch);
   return start == kNoNode ? nodes->Leaf(LeafKind::kDone, 0) : start;
 }
 
 // Whose data a member needs is in the operation's contract (collective.h).
-void CollectiveData(const WaitView& view, const Kernel& launch, int index, WaitNodes* nodes) {
+void CollectiveData(const WaitView& view, const Launch& launch, int index, WaitNodes* nodes) {
   const Part& part = launch.parts[index];
   const PartRef& ref = part.ref;
   const Role role = RoleOf(part);

@@ -8,7 +8,7 @@
 
 namespace gordian::model::rules {
 
-void TransferData(const WaitView& view, const Kernel& launch, int index, WaitNodes* nodes) {
+void TransferData(const WaitView& view, const Launch& launch, int index, WaitNodes* nodes) {
   const PartRef& ref = launch.parts[index].ref;
   const bool sends = ref.kind == PartKind::kSend;
   const Buffers buffers =

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kDefaultConnections = 8;
 
-int DeviceOf(const Process& process, const Kernel& launch) {
+int DeviceOf(const Process& process, const Launch& launch) {
   for (const StreamPosition& position : launch.positions) {
     auto it = process.streams.find(position.stream);
     if (it != process.streams.end()) return it->second.device;
@@ -37,8 +37,8 @@ bool MoreStreamsThanQueues(const Process& process, int device) {
 
 // Nothing known stands before it: it may be resident. An operation behind something else holds no
 // multiprocessor yet.
-bool MayBeResident(const Process& process, const Kernel& launch, const WaitNodes& nodes) {
-  const auto unfinished = [&](KernelId id) { return nodes.DoneOf(id) != kNoNode; };
+bool MayBeResident(const Process& process, const Launch& launch, const WaitNodes& nodes) {
+  const auto unfinished = [&](LaunchId id) { return nodes.DoneOf(id) != kNoNode; };
   if (unfinished(launch.previous_on_comm)) return false;
   if (std::any_of(launch.graph_order.begin(), launch.graph_order.end(), unfinished)) return false;
   for (const StreamPosition& position : launch.positions) {
@@ -57,7 +57,7 @@ bool MayBeResident(const Process& process, const Kernel& launch, const WaitNodes
 
 // In one queue, what was issued before it has started. Of each stream the last of it is enough,
 // since that starts after the rest.
-void SharedQueue(const Process& process, const Kernel& launch, WaitNodes* nodes) {
+void SharedQueue(const Process& process, const Launch& launch, WaitNodes* nodes) {
   const int device = DeviceOf(process, launch);
   if (device < 0 || launch.parts.empty() || !MoreStreamsThanQueues(process, device)) return;
   const uint32_t start = nodes->StartOf(launch.id);
@@ -73,7 +73,7 @@ void SharedQueue(const Process& process, const Kernel& launch, WaitNodes* nodes)
       nodes->Wait(start, DoneUpTo(process, {id, last.ordinal - 1}, nodes), Reason::kResources);
       continue;
     }
-    for (KernelId before : last.kernels) {
+    for (LaunchId before : last.launches) {
       const uint32_t other = nodes->StartOf(before);
       if (other != kNoNode && before != launch.id) nodes->Wait(start, other, Reason::kResources);
     }
@@ -84,15 +84,15 @@ void SharedQueue(const Process& process, const Kernel& launch, WaitNodes* nodes)
 // done.
 void Processors(const WaitView& view, WaitNodes* nodes) {
   std::map<std::pair<ProcessId, int>, uint32_t> held;  // one of all so far is done
-  std::vector<const Kernel*> issued;
-  for (KernelId id : view.launches) {
-    const Kernel* launch = view.execution.FindKernel(id);
+  std::vector<const Launch*> issued;
+  for (LaunchId id : view.launches) {
+    const Launch* launch = view.execution.FindLaunch(id);
     if (launch->enqueued && !launch->parts.empty()) issued.push_back(launch);
   }
-  std::stable_sort(issued.begin(), issued.end(), [](const Kernel* a, const Kernel* b) {
+  std::stable_sort(issued.begin(), issued.end(), [](const Launch* a, const Launch* b) {
     return a->parts.front().order < b->parts.front().order;
   });
-  for (const Kernel* launch : issued) {
+  for (const Launch* launch : issued) {
     const Process& process = *view.execution.Find(launch->process);
     const int device = DeviceOf(process, *launch);
     if (device < 0 || process.Dead()) continue;
@@ -103,7 +103,7 @@ void Processors(const WaitView& view, WaitNodes* nodes) {
     if (!MayBeResident(process, *launch, *nodes)) continue;
     const uint32_t node = nodes->Add(NodeKind::kProcessors, /*any=*/true);
     (*nodes)[node].process = launch->process;
-    (*nodes)[node].kernel = launch->id;
+    (*nodes)[node].launch = launch->id;
     nodes->Wait(node, nodes->DoneOf(launch->id), Reason::kResources);
     if (before != held.end()) nodes->Wait(node, before->second, Reason::kResources);
     held[{launch->process, device}] = node;

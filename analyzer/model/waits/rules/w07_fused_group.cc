@@ -10,8 +10,8 @@ namespace gordian::model::rules {
 namespace {
 
 // The launch, or another of the group that its thread has not ended.
-bool OfOneGroup(const WaitView& view, KernelId id, const Kernel& open) {
-  const Kernel* const other = view.execution.FindKernel(id);
+bool OfOneGroup(const WaitView& view, LaunchId id, const Launch& open) {
+  const Launch* const other = view.execution.FindLaunch(id);
   return other != nullptr && other->process == open.process && other->thread == open.thread &&
          !other->enqueued;
 }
@@ -20,16 +20,16 @@ bool OfOneGroup(const WaitView& view, KernelId id, const Kernel& open) {
 template <typename IsOwn>
 StreamPosition BeforeOwn(const Process& process, StreamPosition position, const IsOwn& is_own) {
   const WorkItem* item = ExecutionGraph::ItemAt(process, position);
-  if (item != nullptr && std::any_of(item->kernels.begin(), item->kernels.end(), is_own)) {
+  if (item != nullptr && std::any_of(item->launches.begin(), item->launches.end(), is_own)) {
     position.ordinal = item->ordinal - 1;
   }
   return position;
 }
 
 // Where a group that has not ended will go; GroupEnd may have got as far as some of its places.
-void NotYetEnqueued(const WaitView& view, const Process& process, const Kernel& launch,
+void NotYetEnqueued(const WaitView& view, const Process& process, const Launch& launch,
                     uint32_t start, WaitNodes* nodes) {
-  const auto is_own = [&](KernelId id) { return OfOneGroup(view, id, launch); };
+  const auto is_own = [&](LaunchId id) { return OfOneGroup(view, id, launch); };
   const auto behind = [&](StreamPosition position, Reason reason) {
     nodes->Wait(start, DoneUpTo(process, BeforeOwn(process, position, is_own), nodes), reason);
   };
@@ -45,11 +45,11 @@ void NotYetEnqueued(const WaitView& view, const Process& process, const Kernel& 
 
 }  // namespace
 
-void FusedGroup(const WaitView& view, const Process& process, const Kernel& launch,
+void FusedGroup(const WaitView& view, const Process& process, const Launch& launch,
                 WaitNodes* nodes) {
   const uint32_t start = nodes->StartOf(launch.id);
   if (!launch.enqueued) return NotYetEnqueued(view, process, launch, start, nodes);
-  const auto is_own = [&](KernelId id) { return id == launch.id; };
+  const auto is_own = [&](LaunchId id) { return id == launch.id; };
   for (const StreamPosition& position : launch.positions) {
     StreamOrder(process, position, start, nodes);
     const WorkItem* item = ExecutionGraph::ItemAt(process, position);
@@ -61,7 +61,7 @@ void FusedGroup(const WaitView& view, const Process& process, const Kernel& laun
 }
 
 void FusedGroupItem(const WorkItem& item, uint32_t node, WaitNodes* nodes) {
-  for (KernelId id : item.kernels) {
+  for (LaunchId id : item.launches) {
     const uint32_t done = nodes->DoneOf(id);
     if (done != kNoNode) nodes->Wait(node, done, Reason::kStreamOrder);
   }

@@ -6,13 +6,13 @@
 
 namespace gordian::model::rules {
 
-void CommunicatorOrder(const Process& process, const Kernel& launch, WaitNodes* nodes) {
-  KernelId before = launch.previous_on_comm;
+void CommunicatorOrder(const Process& process, const Launch& launch, WaitNodes* nodes) {
+  LaunchId before = launch.previous_on_comm;
   if (!launch.enqueued) {
     // Its number is given when it is enqueued: as things are, it comes after the last.
     auto local = process.comms.find(launch.comm);
     if (local == process.comms.end() || launch.signal != nullptr) return;
-    before = local->second.last_kernel;
+    before = local->second.last_launch;
     if (before == launch.id) return;
   }
   const uint32_t done = nodes->DoneOf(before);

@@ -6,7 +6,7 @@
 
 namespace gordian::model::rules {
 
-void LaunchOrder(const Kernel& launch, WaitNodes* nodes) {
+void LaunchOrder(const Launch& launch, WaitNodes* nodes) {
   const uint32_t before = nodes->StartOf(launch.device_before);
   if (before != kNoNode) nodes->Wait(nodes->StartOf(launch.id), before, Reason::kLaunchOrder);
 }

@@ -8,8 +8,8 @@ namespace gordian::model::rules {
 
 void Destroy(const WaitView& view, const Process& process, const OpenCall& open, uint32_t thread,
              WaitNodes* nodes) {
-  for (KernelId id : view.launches) {
-    const Kernel& launch = *view.execution.FindKernel(id);
+  for (LaunchId id : view.launches) {
+    const Launch& launch = *view.execution.FindLaunch(id);
     if (launch.process != process.info.process || launch.comm != CommOf(open.record)) continue;
     if (launch.enqueued) nodes->Wait(thread, nodes->DoneOf(id), Reason::kHostSync);
   }

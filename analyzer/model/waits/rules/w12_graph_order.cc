@@ -7,8 +7,8 @@
 
 namespace gordian::model::rules {
 
-void GraphOrder(const Kernel& launch, WaitNodes* nodes) {
-  for (KernelId id : launch.graph_order) {
+void GraphOrder(const Launch& launch, WaitNodes* nodes) {
+  for (LaunchId id : launch.graph_order) {
     const uint32_t earlier = nodes->DoneOf(id);
     if (earlier != kNoNode) {
       nodes->Wait(nodes->StartOf(launch.id), earlier, Reason::kGraphOrder);

@@ -20,7 +20,7 @@ uint32_t Called(const WaitView& view, const MemberSlot& slot, const PartRef& par
     return nodes->Leaf(LeafKind::kAborted,
                        view.matcher.comms()[part.comm].members[part.rank].process, part.comm);
   }
-  const Kernel* launch = view.execution.FindKernel(slot.kernel);
+  const Launch* launch = view.execution.FindLaunch(slot.launch);
   if (slot.state == SlotState::kCalled && launch != nullptr && launch->in_group &&
       !launch->enqueued) {
     return GroupEndReached(view, *launch, nodes);
@@ -54,7 +54,7 @@ struct Use {
   const WaitView& view;
   const Process& process;
   const LocalComm& local;
-  const Kernel& launch;
+  const Launch& launch;
   int index;  // of the part
   uint32_t thread;
   WaitNodes* nodes;
@@ -115,10 +115,10 @@ struct Use {
 }  // namespace
 
 void FirstUse(const WaitView& view, const Process& process, const OpenCall& open,
-              const std::vector<KernelId>& launches, uint32_t thread, WaitNodes* nodes) {
+              const std::vector<LaunchId>& launches, uint32_t thread, WaitNodes* nodes) {
   if (view.Inside(open) < view.options.first_use_counts_after_ns) return;
-  for (KernelId id : launches) {
-    const Kernel* launch = view.execution.FindKernel(id);
+  for (LaunchId id : launches) {
+    const Launch* launch = view.execution.FindLaunch(id);
     auto local = process.comms.find(launch == nullptr ? 0 : launch->comm);
     if (launch == nullptr || launch->enqueued || local == process.comms.end()) continue;
     for (size_t i = 0; i < launch->parts.size(); ++i) {

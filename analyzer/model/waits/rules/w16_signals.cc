@@ -24,21 +24,21 @@ uint64_t CountOf(const std::deque<SignalCall>& calls) {
 }
 
 // Where the operation is on its one stream; ordinal 0: not known.
-StreamPosition PositionOf(const Kernel& launch) {
+StreamPosition PositionOf(const Launch& launch) {
   return launch.enqueued && launch.positions.size() == 1 ? launch.positions.front()
                                                          : StreamPosition();
 }
 
 // What it needs, by the waits that come before it for certain: those that are done, and those in
 // front of it on its stream. Others may take their signals later.
-uint64_t Needed(const WaitView& view, const SignalLine& line, const Kernel& wait,
+uint64_t Needed(const WaitView& view, const SignalLine& line, const Launch& wait,
                 const SignalUse& use) {
   uint64_t needed = line.waited.done + use.count;
   const StreamPosition mine = PositionOf(wait);
   if (mine.ordinal == 0) return needed;
   for (const SignalCall& other : line.waited.calls) {
-    const Kernel* const launch =
-        other.kernel == wait.id ? nullptr : view.execution.FindKernel(other.kernel);
+    const Launch* const launch =
+        other.launch == wait.id ? nullptr : view.execution.FindLaunch(other.launch);
     if (launch == nullptr) continue;
     const StreamPosition position = PositionOf(*launch);
     if (position.ordinal != 0 && position.stream == mine.stream && position.ordinal < mine.ordinal)
@@ -48,18 +48,18 @@ uint64_t Needed(const WaitView& view, const SignalLine& line, const Kernel& wait
 }
 
 // Finds the unfinished signals without which `missing` of them cannot start.
-std::vector<KernelId> ThatMayDo(const WaitView& view, const SignalLine& line, uint64_t missing) {
+std::vector<LaunchId> ThatMayDo(const WaitView& view, const SignalLine& line, uint64_t missing) {
   struct Placed {
     StreamPosition position;
     const SignalCall* call;
   };
   std::vector<Placed> placed;
-  std::vector<KernelId> may;  // it is not known yet where they stand
+  std::vector<LaunchId> may;  // it is not known yet where they stand
   for (const SignalCall& call : line.sent.calls) {
-    const Kernel* const launch = view.execution.FindKernel(call.kernel);
+    const Launch* const launch = view.execution.FindLaunch(call.launch);
     const StreamPosition position = launch == nullptr ? StreamPosition() : PositionOf(*launch);
     if (position.ordinal == 0) {
-      may.push_back(call.kernel);
+      may.push_back(call.launch);
     } else {
       placed.push_back({position, &call});
     }
@@ -76,14 +76,14 @@ std::vector<KernelId> ThatMayDo(const WaitView& view, const SignalLine& line, ui
     passed += one.call->count;
     if (one_stream ? passed < missing : one.position.stream == last) continue;
     last = one.position.stream;
-    may.push_back(one.call->kernel);
+    may.push_back(one.call->launch);
     if (one_stream) break;  // the one that makes up the number
   }
   return may;
 }
 
 // Adds the waits for one peer that the wait names.
-uint32_t Arrive(const WaitView& view, const Kernel& wait, size_t index, WaitNodes* nodes) {
+uint32_t Arrive(const WaitView& view, const Launch& wait, size_t index, WaitNodes* nodes) {
   const SignalOperation& operation = *wait.signal;
   const SignalUse& use = operation.uses[index];
   const Communicator& comm = view.matcher.comms()[wait.comm_index];
@@ -108,14 +108,14 @@ uint32_t Arrive(const WaitView& view, const Kernel& wait, size_t index, WaitNode
   const uint64_t called = CountOf(line.sent.calls);
   WaitNode& signals = (*nodes)[node];
   signals.comm = wait.comm_index;
-  signals.kernel = wait.id;
+  signals.launch = wait.id;
   signals.ordinal = index;
   signals.sequence = needed;
   signals.conjectural = needed > use.count && use.count <= line.sent.done + called;
   const uint64_t missing = needed - line.sent.done;
   const bool enough = called >= missing;
   if (enough) {
-    for (KernelId id : ThatMayDo(view, line, missing)) {
+    for (LaunchId id : ThatMayDo(view, line, missing)) {
       const uint32_t start = nodes->StartOf(id);
       nodes->Wait(node, start == kNoNode ? nodes->Leaf(LeafKind::kDone, 0) : start,
                   Reason::kSignal);
@@ -135,7 +135,7 @@ uint32_t Arrive(const WaitView& view, const Kernel& wait, size_t index, WaitNode
 
 }  // namespace
 
-void Signals(const WaitView& view, const Kernel& wait, WaitNodes* nodes) {
+void Signals(const WaitView& view, const Launch& wait, WaitNodes* nodes) {
   if (wait.signal->call != Call::kWaitSignal || wait.comm_index < 0) return;
   for (size_t i = 0; i < wait.signal->uses.size(); ++i) {
     const uint32_t on = Arrive(view, wait, i, nodes);

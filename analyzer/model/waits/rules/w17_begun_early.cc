@@ -7,7 +7,7 @@
 
 namespace gordian::model::rules {
 
-bool BegunBeforeTurn(const WaitView& view, const Process& process, const Kernel& launch,
+bool BegunBeforeTurn(const WaitView& view, const Process& process, const Launch& launch,
                      WaitNodes* nodes) {
   if (!view.begun_early.Says(process, launch)) return false;
   for (const StreamPosition& position : launch.positions) {

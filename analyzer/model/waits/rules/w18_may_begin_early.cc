@@ -8,7 +8,7 @@
 
 namespace gordian::model::rules {
 
-bool MayBeginBeforeTurn(const Process& process, const Kernel& launch, WaitNodes* nodes) {
+bool MayBeginBeforeTurn(const Process& process, const Launch& launch, WaitNodes* nodes) {
   if (!process.has_state || !process.state.early_behind_operations || !launch.enqueued ||
       launch.parts.empty()) {
     return false;

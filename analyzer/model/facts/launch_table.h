@@ -6,8 +6,8 @@
 // place. None is given twice within 2^38 launches, which are days of the largest job. Not
 // thread-safe. References stay valid until their launch is erased. Going over it: in no particular
 // order; nothing may be added or erased meanwhile.
-#ifndef GORDIAN_ANALYZER_MODEL_FACTS_KERNEL_TABLE_H_
-#define GORDIAN_ANALYZER_MODEL_FACTS_KERNEL_TABLE_H_
+#ifndef GORDIAN_ANALYZER_MODEL_FACTS_LAUNCH_TABLE_H_
+#define GORDIAN_ANALYZER_MODEL_FACTS_LAUNCH_TABLE_H_
 
 #include <array>
 #include <cstddef>
@@ -19,13 +19,13 @@
 
 namespace gordian::model {
 
-// Kernel: has a number, `id`, and Clear(), which makes it as new and keeps what memory it has.
-template <typename Kernel>
-class KernelTable {
+// Launch: has a number, `id`, and Clear(), which makes it as new and keeps what memory it has.
+template <typename Launch>
+class LaunchTable {
  public:
   struct Held {
     uint64_t first = 0;  // 0: free
-    Kernel second;
+    Launch second;
   };
 
   template <typename Of, typename Table>
@@ -48,8 +48,8 @@ class KernelTable {
     Table* table_;
     size_t at_;
   };
-  using iterator = Iterator<Held, KernelTable>;
-  using const_iterator = Iterator<const Held, const KernelTable>;
+  using iterator = Iterator<Held, LaunchTable>;
+  using const_iterator = Iterator<const Held, const LaunchTable>;
 
   iterator begin() { return {this, 0}; }
   iterator end() { return {this, places_}; }
@@ -61,21 +61,21 @@ class KernelTable {
   size_t count(uint64_t id) const { return Find(id) != nullptr ? 1 : 0; }
 
   // Null: over, or never there.
-  const Kernel* Find(uint64_t id) const {
+  const Launch* Find(uint64_t id) const {
     const size_t place = id & kPlaces;
     if (id == 0 || place >= places_) return nullptr;
     const Held& held = At(place);
     return held.first == id ? &held.second : nullptr;
   }
-  Kernel* Find(uint64_t id) { return const_cast<Kernel*>(std::as_const(*this).Find(id)); }
-  const Kernel& at(uint64_t id) const {
-    const Kernel* const kernel = Find(id);
-    if (kernel == nullptr) throw std::out_of_range("no such launch");
-    return *kernel;
+  Launch* Find(uint64_t id) { return const_cast<Launch*>(std::as_const(*this).Find(id)); }
+  const Launch& at(uint64_t id) const {
+    const Launch* const launch = Find(id);
+    if (launch == nullptr) throw std::out_of_range("no such launch");
+    return *launch;
   }
 
   // A new one, which has its number.
-  Kernel& Add() {
+  Launch& Add() {
     size_t place = places_;
     if (!free_.empty()) {
       place = free_.back();

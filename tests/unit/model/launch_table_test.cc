@@ -1,5 +1,5 @@
 // The table of launches against a map.
-#include "analyzer/model/facts/kernel_table.h"
+#include "analyzer/model/facts/launch_table.h"
 
 #include <gtest/gtest.h>
 
@@ -21,10 +21,10 @@ struct Value {
   }
 };
 
-TEST(KernelTable, HoldsWhatAMapWould) {
+TEST(LaunchTable, HoldsWhatAMapWould) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     std::mt19937_64 random(seed);
-    KernelTable<Value> table;
+    LaunchTable<Value> table;
     std::map<uint64_t, uint64_t> twin;
     uint64_t last = 0;
     for (int step = 0; step < 20'000; ++step) {
@@ -65,8 +65,8 @@ TEST(KernelTable, HoldsWhatAMapWould) {
 }
 
 // A number is not found in the launch that has taken the place of its own.
-TEST(KernelTable, NumbersAreNotGivenTwice) {
-  KernelTable<Value> table;
+TEST(LaunchTable, NumbersAreNotGivenTwice) {
+  LaunchTable<Value> table;
   const uint64_t first = table.Add().id;
   table.erase(first);
   const uint64_t second = table.Add().id;
@@ -76,8 +76,8 @@ TEST(KernelTable, NumbersAreNotGivenTwice) {
   EXPECT_NE(table.Find(second), nullptr);
 }
 
-TEST(KernelTable, ReferencesStayWhereTheyAre) {
-  KernelTable<Value> table;
+TEST(LaunchTable, ReferencesStayWhereTheyAre) {
+  LaunchTable<Value> table;
   Value* const first = &table.Add();
   std::vector<uint64_t> ids;
   for (int i = 0; i < 10'000; ++i) ids.push_back(table.Add().id);
