@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "analyzer/ingest/graph_state_block.h"
+#include "analyzer/ingest/sane.h"
 #include "analyzer/stacks/call_symbols.h"
 #include "common/record_block.h"
 #include "common/utf8.h"
@@ -14,8 +15,7 @@ namespace {
 
 using model::Call;
 
-// What no honest collector sends. Far above what the largest job needs, far below what would make
-// the model allocate without bound.
+// As sane.h.
 constexpr uint32_t kMaxCallNumber = UINT16_MAX;
 constexpr size_t kMaxProcesses = 65'536;
 constexpr uint32_t kMaxClockNodes = UINT32_MAX / kProcessesOfNode + 1;
@@ -24,21 +24,12 @@ constexpr int kMaxStreamStates = 16'384;
 constexpr int kMaxCommStates = 65'536;
 constexpr int kMaxNotVisible = 256;
 constexpr size_t kMaxEarly = 4096;  // operations of a process
-// gordian::ring::NumberKind (a test holds them together).
-constexpr uint32_t kEarlyCollective = 1, kEarlySend = 2, kEarlyReceive = 3;
-constexpr uint64_t kMaxNumber = 1ull << 56;  // sequences, ordinals, orders
-constexpr int32_t kMaxRanks = 1 << 20;
-constexpr int32_t kMaxDevice = 4096;
 constexpr size_t kMaxText = 512;
 
 std::string Cut(const std::string& text) {
   if (text.size() <= kMaxText) return text;
   return text.substr(0, kMaxText);
 }
-
-bool IsSane(uint64_t number) { return number <= kMaxNumber; }
-int32_t Rank(int32_t rank) { return rank < 0 || rank >= kMaxRanks ? -1 : rank; }
-int32_t Device(int32_t device) { return device < 0 || device > kMaxDevice ? -1 : device; }
 
 model::ExitKind TranslateExit(v1::ExitKind kind) {
   switch (kind) {
@@ -79,13 +70,6 @@ model::ThreadSleep TranslateSleep(v1::ThreadSleep sleep) {
   }
 }
 
-// gordian::ring::CommState and CommStateKind are numbered alike (a test holds them together).
-model::CommStateKind TranslateCommState(uint32_t state) {
-  return state <= static_cast<uint32_t>(model::CommStateKind::kFailed)
-             ? static_cast<model::CommStateKind>(state)
-             : model::CommStateKind::kUnknown;
-}
-
 Call MeaningOf(ring::GraphCall what) {
   switch (what) {
     case ring::GraphCall::kEndCapture:
@@ -122,8 +106,8 @@ bool TakePayload(const ring::Record& record, ring::PayloadKind holds, model::Cal
     case ring::RecordKind::kEnd: {
       ring::EndPayload& end = out->payload.emplace<ring::EndPayload>(from.end);
       end.nranks = std::clamp(end.nranks, 0, kMaxRanks);
-      end.rank = Rank(end.rank);
-      end.device = Device(end.device);
+      end.rank = SaneRank(end.rank);
+      end.device = SaneDevice(end.device);
       return IsSane(end.ordinal);
     }
     case ring::RecordKind::kEnqueue:
@@ -147,19 +131,19 @@ bool TakePayload(const ring::Record& record, ring::PayloadKind holds, model::Cal
       return true;  // a call with nothing to tell
     case ring::PayloadKind::kOperation: {
       auto& operation = out->payload.emplace<ring::OperationPayload>(from.operation);
-      operation.root_or_peer = Rank(operation.root_or_peer);
+      operation.root_or_peer = SaneRank(operation.root_or_peer);
       return IsSane(operation.sequence);
     }
     case ring::PayloadKind::kSignal: {
       auto& signal = out->payload.emplace<ring::SignalPayload>(from.signal);
-      signal.peer = Rank(signal.peer);
+      signal.peer = SaneRank(signal.peer);
       return true;
     }
     case ring::PayloadKind::kCommInit: {
       auto& init = out->payload.emplace<ring::CommInitPayload>(from.comm_init);
       init.nranks = std::clamp(init.nranks, 0, kMaxRanks);
-      init.rank = Rank(init.rank);
-      init.device = Device(init.device);
+      init.rank = SaneRank(init.rank);
+      init.device = SaneDevice(init.device);
       return true;
     }
     case ring::PayloadKind::kCommCall:
@@ -171,7 +155,7 @@ bool TakePayload(const ring::Record& record, ring::PayloadKind holds, model::Cal
     case ring::PayloadKind::kStreamCreate:
     case ring::PayloadKind::kStreamDestroy: {
       auto& stream = out->payload.emplace<ring::StreamPayload>(from.stream);
-      stream.device = Device(stream.device);
+      stream.device = SaneDevice(stream.device);
       return true;
     }
     case ring::PayloadKind::kStreamWork:
@@ -183,7 +167,7 @@ bool TakePayload(const ring::Record& record, ring::PayloadKind holds, model::Cal
       return out->call != Call::kOther;
     case ring::PayloadKind::kHostWait: {
       auto& wait = out->payload.emplace<ring::HostWaitPayload>(from.host_wait);
-      wait.device = Device(wait.device);
+      wait.device = SaneDevice(wait.device);
       return IsSane(wait.ordinal) && IsKind(wait.kind);
     }
   }
@@ -291,7 +275,7 @@ bool GraphEvents::OnProcessStarted(const v1::ProcessStarted& started) {
   info.process = started.process();
   info.pid = started.pid();
   info.executable = Cut(started.executable());
-  info.env_rank = Rank(started.env_rank());
+  info.env_rank = SaneRank(started.env_rank());
   info.env_world_size =
       started.env_world_size() <= 0 ? -1 : std::min(started.env_world_size(), kMaxRanks);
   info.markers_enabled = started.markers_enabled();
@@ -407,18 +391,19 @@ bool GraphEvents::TranslateProcessState(const v1::ProcessState& state,
   out->comms.reserve(static_cast<size_t>(state.comms_size()));
   for (const auto& from : state.comms()) {
     out->comms.push_back({.comm = from.comm(),
-                          .state = TranslateCommState(from.state()),
+                          .state = SaneCommState(from.state()),
                           .next_sequence = from.next_sequence()});
   }
   for (const auto& from : state.early()) {
-    const uint32_t kind = from.kind();
-    if (kind < kEarlyCollective || kind > kEarlyReceive || out->early.size() == kMaxEarly) {
+    const auto kind = static_cast<ring::NumberKind>(from.kind());
+    if (kind < ring::NumberKind::kCollective || kind > ring::NumberKind::kReceive ||
+        out->early.size() == kMaxEarly) {
       out->early_unknown = true;
       continue;
     }
     out->early.push_back({.comm = from.comm(),
-                          .transfer = kind != kEarlyCollective,
-                          .sends = kind == kEarlySend,
+                          .transfer = kind != ring::NumberKind::kCollective,
+                          .sends = kind == ring::NumberKind::kSend,
                           .peer = from.peer(),
                           .sequence = from.sequence()});
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "analyzer/ingest/sane.h"
 #include "proto/ring/calls.h"
 
 namespace gordian::analyzer {
@@ -9,19 +10,9 @@ namespace {
 
 // As in graph_events.cc: far above what the largest job needs.
 constexpr int kMaxEach = 65'536;
-constexpr uint64_t kMaxNumber = 1ull << 56;
-constexpr int32_t kMaxRanks = 1 << 20;
-constexpr int32_t kMaxDevice = 4096;
 constexpr size_t kMaxName = 64;
 constexpr int kMaxList = 128;  // signatures, pending operations, waits: none is longer
 
-// gordian::ring::NumberKind and NumberFlags (a test holds them together).
-constexpr uint32_t kCollective = 1, kSend = 2, kReceive = 3, kSignalsSent = 4, kSignalsAwaited = 5;
-constexpr uint32_t kIncomparable = 1, kCaptured = 2, kUsed = 4;
-
-bool IsSane(uint64_t number) { return number <= kMaxNumber; }
-int32_t Rank(int32_t rank) { return rank < 0 || rank >= kMaxRanks ? -1 : rank; }
-int32_t Device(int32_t device) { return device < 0 || device > kMaxDevice ? -1 : device; }
 uint8_t Byte(uint32_t value) { return static_cast<uint8_t>(std::min<uint32_t>(value, 255)); }
 
 model::WaitKind Wait(uint32_t wait) {
@@ -30,46 +21,26 @@ model::WaitKind Wait(uint32_t wait) {
              : ring::WaitKind::kNoWait;
 }
 
-model::CommStateKind CommState(uint32_t state) {
-  return state <= static_cast<uint32_t>(model::CommStateKind::kFailed)
-             ? static_cast<model::CommStateKind>(state)
-             : model::CommStateKind::kUnknown;
-}
-
 uint64_t SignalChannel(const v1::SignalChannel& channel) {
   return model::SignalChannelOf(channel.index(), channel.context());
 }
 
 bool TranslateNumbers(const v1::CalledNumbers& from, const CallMeaning& meaning,
                       model::CalledNumbers* to) {
-  switch (from.kind()) {
-    case kCollective:
-      to->kind = model::NumberKind::kCollective;
-      break;
-    case kSend:
-      to->kind = model::NumberKind::kSend;
-      break;
-    case kReceive:
-      to->kind = model::NumberKind::kReceive;
-      break;
-    case kSignalsSent:
-      to->kind = model::NumberKind::kSignalsSent;
-      break;
-    case kSignalsAwaited:
-      to->kind = model::NumberKind::kSignalsAwaited;
-      break;
-    default:
-      return false;
+  const auto kind = static_cast<ring::NumberKind>(from.kind());
+  if (kind < ring::NumberKind::kCollective || kind > ring::NumberKind::kSignalsAwaited) {
+    return false;
   }
+  to->kind = kind;
   if (!IsSane(from.next()) || !IsSane(from.first()) || !IsSane(from.windows()) ||
       from.last_size() > kMaxList) {
     return false;
   }
   to->comm = from.comm();
-  to->peer = Rank(from.peer());
-  to->comparable = (from.flags() & kIncomparable) == 0;
-  to->captured = (from.flags() & kCaptured) != 0;
-  to->used = (from.flags() & kUsed) != 0;
+  to->peer = SaneRank(from.peer());
+  to->comparable = (from.flags() & ring::kNumbersIncomparable) == 0;
+  to->captured = (from.flags() & ring::kNumbersCaptured) != 0;
+  to->used = (from.flags() & ring::kNumbersUsed) != 0;
   to->open = from.open();
   to->next = from.next();
   to->hash = from.hash();
@@ -80,7 +51,7 @@ bool TranslateNumbers(const v1::CalledNumbers& from, const CallMeaning& meaning,
   for (const v1::CalledSignature& signature : from.last()) {
     to->last.push_back({.call = meaning(signature.call()),
                         .count = signature.count(),
-                        .root = Rank(signature.root()),
+                        .root = SaneRank(signature.root()),
                         .datatype = Byte(signature.datatype()),
                         .reduce_op = Byte(signature.reduce_op()),
                         .hash = signature.hash(),
@@ -97,7 +68,7 @@ bool TranslateStream(const v1::PendingStream& from, const CallMeaning& meaning,
   }
   to->stream = from.stream();
   to->flags = from.flags();
-  to->device = Device(from.device());
+  to->device = SaneDevice(from.device());
   to->handle = from.handle();
   to->enqueued = from.enqueued();
   to->done = from.done();
@@ -114,7 +85,7 @@ bool TranslateStream(const v1::PendingStream& from, const CallMeaning& meaning,
     out.site = operation.site();
     out.comm = operation.comm();
     out.call = meaning(operation.call());
-    out.root_or_peer = Rank(operation.root_or_peer());
+    out.root_or_peer = SaneRank(operation.root_or_peer());
     out.sequence = operation.sequence();
     out.count = operation.count();
     out.datatype = Byte(operation.datatype());
@@ -149,10 +120,10 @@ std::shared_ptr<const model::StateBlock> TranslateBlock(const v1::StateBlock& bl
     to.uid = from.uid();
     to.other_uid = from.other_uid();
     to.nranks = std::clamp(from.nranks(), 0, kMaxRanks);
-    to.rank = Rank(from.rank());
-    to.device = Device(from.device());
+    to.rank = SaneRank(from.rank());
+    to.device = SaneDevice(from.device());
     to.parent = from.parent();
-    to.state = CommState(from.state());
+    to.state = SaneCommState(from.state());
     to.name = from.name().substr(0, kMaxName);
   }
   for (const v1::CalledNumbers& from : block.numbers()) {
@@ -173,12 +144,12 @@ std::shared_ptr<const model::CallDetail> TranslateDetail(const v1::CallDetail& d
   out->stream = detail.stream();
   out->count = detail.count();
   out->sequence = detail.sequence();
-  out->root_or_peer = Rank(detail.root_or_peer());
+  out->root_or_peer = SaneRank(detail.root_or_peer());
   out->datatype = Byte(detail.datatype());
   out->reduce_op = Byte(detail.reduce_op());
   out->wait = Wait(detail.wait());
   out->flags = Byte(detail.flags());
-  out->device = Device(detail.device());
+  out->device = SaneDevice(detail.device());
   for (const v1::StreamPlace& place : detail.covered()) {
     if (!IsSane(place.ordinal())) return nullptr;
     out->covered.push_back({place.stream(), place.ordinal()});

@@ -451,7 +451,7 @@ void TrackedProcess::ReadState(v1::ProcessState* out) {
     for (const ring::CommSlot& slot : comms) {
       v1::CommState* const comm = out->add_comms();
       comm->set_comm(slot.comm);
-      comm->set_state(slot.state);
+      comm->set_state(static_cast<uint32_t>(slot.state));
       comm->set_next_sequence(slot.next_sequence);
     }
   }

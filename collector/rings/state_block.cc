@@ -155,7 +155,7 @@ bool StateBlockReader::Read(RingFile* file, bool all, v1::StateBlock* out) {
     comm->set_rank(slot.rank);
     comm->set_device(slot.device);
     comm->set_parent(slot.parent);
-    comm->set_state(slot.state);
+    comm->set_state(static_cast<uint32_t>(slot.state));
     comm->set_name(TextOf(slot.name, sizeof(slot.name)));
   }
   for (uint32_t i = 0; i < header.streams_used; ++i) {

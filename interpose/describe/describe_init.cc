@@ -164,7 +164,7 @@ void EndInit(ThreadContext& thread, CallId call, uint64_t site, CommState* comm,
     end.comm = comm->id;
     if (result == ncclInProgress) comm->flags |= ring::kFlagNonBlocking;
     if (!accepted) {
-      SetCommState(*comm, ring::kCommFailed);
+      SetCommState(*comm, ring::CommState::kFailed);
     } else if (handle != nullptr) {
       BindComm(process, *comm, reinterpret_cast<uint64_t>(handle));
     } else if (!in_group) {
@@ -177,7 +177,7 @@ void EndInit(ThreadContext& thread, CallId call, uint64_t site, CommState* comm,
                        (comm->flags & ring::kFlagNonBlocking) == 0;
     if (ready) {
       if (comm->nranks == 0) AskCommSize(process, *comm);
-      SetCommState(*comm, ring::kCommReady);
+      SetCommState(*comm, ring::CommState::kReady);
     }
     if (handle != nullptr) {
       end.nranks = comm->nranks;
@@ -198,10 +198,10 @@ void EndGetAsyncError(ThreadContext& thread, ncclComm_t handle, ncclResult_t res
   }
   CommState* comm = FindComm(thread, handle);
   if (comm == nullptr) return;
-  if (GetCommState(*comm) == ring::kCommIniting && thread.group_depth == 0) {
+  if (GetCommState(*comm) == ring::CommState::kIniting && thread.group_depth == 0) {
     ErrnoKeeper keep_errno;
     if (comm->nranks == 0) AskCommSize(*thread.process, *comm);
-    SetCommState(*comm, ring::kCommReady);
+    SetCommState(*comm, ring::CommState::kReady);
   }
   if (comm->deferred_count.load(std::memory_order_relaxed) != 0) FlushDeferred(thread, *comm);
 }

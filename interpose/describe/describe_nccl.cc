@@ -192,17 +192,17 @@ void GiveNumbersBack(ThreadContext& thread) {
   thread.group_number_count = 0;
 }
 
-// The state of a communicator during this call; 0 if the call does not change it.
-uint32_t StateDuring(CallId call) {
+// The state of a communicator during this call; kUnknown if the call does not change it.
+ring::CommState StateDuring(CallId call) {
   switch (MeaningOf(call)) {
     case Meaning::kCommFinalize:
-      return ring::kCommFinalizing;
+      return ring::CommState::kFinalizing;
     case Meaning::kCommAbort:
-      return ring::kCommAborted;
+      return ring::CommState::kAborted;
     case Meaning::kCommRevoke:
-      return ring::kCommRevoked;
+      return ring::CommState::kRevoked;
     default:
-      return 0;
+      return ring::CommState::kUnknown;
   }
 }
 bool EndsComm(CallId call) {
@@ -578,8 +578,8 @@ CommState* BeginCommCall(ThreadContext& thread, CallId call, uint64_t site, nccl
   if (comm == nullptr) return nullptr;
   if (MeaningOf(call) == Meaning::kCommWindowRegister) CountWindow(comm->numbers, false);
   *before = GetCommState(*comm);
-  if (const uint32_t state = StateDuring(call)) {
-    SetCommState(*comm, static_cast<ring::CommState>(state));
+  if (const ring::CommState state = StateDuring(call); state != ring::CommState::kUnknown) {
+    SetCommState(*comm, state);
   }
   // Before the real call: once NCCL has freed it, another thread may get its address.
   if (EndsComm(call)) UnbindComm(process, *comm);
@@ -590,12 +590,14 @@ void EndCommCall(ThreadContext& thread, CallId call, uint64_t site, CommState* c
                  ncclComm_t handle, ncclResult_t result, ring::CommState before) {
   if (comm != nullptr && !Accepted(result)) {
     // Resets only what this call set: it may have failed because another thread aborted.
-    uint32_t during = StateDuring(call);
-    if (during != 0) Shared(comm->slot->state).compare_exchange_strong(during, uint32_t{before});
+    ring::CommState during = StateDuring(call);
+    if (during != ring::CommState::kUnknown) {
+      Shared(comm->slot->state).compare_exchange_strong(during, before);
+    }
     if (MeaningOf(call) == Meaning::kCommWindowRegister) CountWindow(comm->numbers, true);
     if (EndsComm(call)) BindComm(*thread.process, *comm, reinterpret_cast<uint64_t>(handle));
   } else if (comm != nullptr && EndsComm(call)) {
-    if (MeaningOf(call) == Meaning::kCommDestroy) SetCommState(*comm, ring::kCommDestroyed);
+    if (MeaningOf(call) == Meaning::kCommDestroy) SetCommState(*comm, ring::CommState::kDestroyed);
     // No later call will query it: NCCL has launched or dropped the rest.
     if (comm->deferred_count.load(std::memory_order_relaxed) != 0) FlushDeferred(thread, *comm);
   }

@@ -33,7 +33,7 @@ void FlushDeferred(ThreadContext& thread, CommState& comm) {
   for (uint32_t i = 0; i < count; ++i) deferred[i] = comm.deferred[i];
   comm.deferred_count.store(0, std::memory_order_relaxed);
   comm.deferred_lock.Release();
-  const bool aborted = GetCommState(comm) == ring::kCommAborted;
+  const bool aborted = GetCommState(comm) == ring::CommState::kAborted;
   for (uint32_t i = 0; i < count; ++i) {
     StreamState& stream = *deferred[i].stream;
     if (stream.id != deferred[i].id || stream.key.load(std::memory_order_relaxed) == 0) {
@@ -61,7 +61,7 @@ void FinishGroupInits(ThreadContext& thread, ncclResult_t result) {
     const ThreadContext::GroupInit& init = thread.group_inits[i];
     CommState& comm = *init.comm;
     if (result != ncclSuccess && result != ncclInProgress) {
-      SetCommState(comm, ring::kCommFailed);
+      SetCommState(comm, ring::CommState::kFailed);
       continue;
     }
     if (comm.handle.load(std::memory_order_relaxed) == 0) {
@@ -73,7 +73,7 @@ void FinishGroupInits(ThreadContext& thread, ncclResult_t result) {
     }
     if (result == ncclSuccess) {
       if (comm.nranks == 0) AskCommSize(process, comm);
-      SetCommState(comm, ring::kCommReady);
+      SetCommState(comm, ring::CommState::kReady);
     }
   }
   thread.group_init_count = 0;

@@ -245,7 +245,7 @@ struct Call {
       }
       return result;
     } else {
-      ring::CommState before = ring::kCommReady;
+      ring::CommState before = ring::CommState::kReady;
       CommState* comm = BeginCommCall(thread, kCall, site, handle, &before);
       const ncclResult_t result = forward();
       if (StillAttached(thread)) EndCommCall(thread, kCall, site, comm, handle, result, before);

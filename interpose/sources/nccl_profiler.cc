@@ -368,7 +368,7 @@ void OnFinalize(Comm& comm) {
   CommState* const made = comm.comm.load(std::memory_order_acquire);
   if (made == nullptr) return;
   UnbindComm(*thread->process, *made);
-  SetCommState(*made, ring::kCommDestroyed);
+  SetCommState(*made, ring::CommState::kDestroyed);
 }
 
 }  // namespace gordian::interpose::profiler

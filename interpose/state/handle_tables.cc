@@ -246,7 +246,8 @@ uint32_t TakeCommSlot(Process& process) {
     const ring::CommState now = GetCommState(state);
     if (state.in_use.load(std::memory_order_relaxed) == 0 ||
         (state.handle.load(std::memory_order_relaxed) == 0 &&
-         (now == ring::kCommDestroyed || now == ring::kCommFailed || now == ring::kCommAborted))) {
+         (now == ring::CommState::kDestroyed || now == ring::CommState::kFailed ||
+          now == ring::CommState::kAborted))) {
       process.comm_reuse_cursor = index + 1;
       return index;
     }
@@ -289,7 +290,7 @@ CommState* FindOrAddComm(ThreadContext& thread, uint64_t handle) {
     if (comm == nullptr) return nullptr;
     BindComm(process, *comm, handle);
     LookAtComm(thread, *comm, handle);
-    SetCommState(*comm, ring::kCommReady);
+    SetCommState(*comm, ring::CommState::kReady);
   }
   thread.cached_comm = comm;
   return comm;
@@ -329,7 +330,7 @@ CommState* AddComm(Process& process, uint64_t uid, uint32_t parent, int32_t nran
   Put(slot.handle, uint64_t{0});
   Put(slot.next_sequence, uint64_t{0});
   Put(slot.parent, parent);
-  Put(slot.state, uint32_t{ring::kCommIniting});
+  Put(slot.state, ring::CommState::kIniting);
   for (char& letter : slot.name) Put(letter, '\0');
   comm.numbers = ClaimNumbers(process, comm, ring::NumberKind::kCollective, -1);
   SizeComm(process, comm, nranks, rank);
@@ -403,11 +404,11 @@ bool AskNccl(CommQuestion question, uint64_t handle, int32_t* value) {
 }
 
 void SetCommState(CommState& comm, ring::CommState state) {
-  Shared(comm.slot->state).store(uint32_t{state}, std::memory_order_release);
+  Shared(comm.slot->state).store(state, std::memory_order_release);
 }
 
 ring::CommState GetCommState(const CommState& comm) {
-  return static_cast<ring::CommState>(Shared(comm.slot->state).load(std::memory_order_relaxed));
+  return Shared(comm.slot->state).load(std::memory_order_relaxed);
 }
 
 }  // namespace gordian::interpose

@@ -42,9 +42,9 @@ bool IsOver(const Process& process, ring::NumberSlot& slot) {
   for (uint32_t i = 0; i < used; ++i) {
     ring::CommSlot& comm = process.comms[i];
     if (Shared(comm.comm).load(std::memory_order_relaxed) != owner) continue;
-    const uint32_t state = Shared(comm.state).load(std::memory_order_relaxed);
-    return state == ring::kCommDestroyed || state == ring::kCommFailed ||
-           state == ring::kCommAborted;
+    const ring::CommState state = Shared(comm.state).load(std::memory_order_relaxed);
+    return state == ring::CommState::kDestroyed || state == ring::CommState::kFailed ||
+           state == ring::CommState::kAborted;
   }
   return true;
 }

@@ -180,19 +180,9 @@ struct CommSlot {
   uint64_t handle;
   uint64_t next_sequence;  // collectives accepted so far
   uint32_t parent;
-  uint32_t state;  // CommState
+  CommState state;
   char name[16];
   uint64_t other_uid;  // what else it is known by (kPoint of ncclCommGrow); 0: nothing
-};
-
-enum CommState : uint32_t {
-  kCommIniting = 1,
-  kCommReady = 2,
-  kCommFinalizing = 3,
-  kCommDestroyed = 4,
-  kCommAborted = 5,
-  kCommRevoked = 6,
-  kCommFailed = 7,
 };
 
 static_assert(sizeof(ClockCalibration) == 40);

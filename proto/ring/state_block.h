@@ -72,6 +72,17 @@ struct Signature {
   uint64_t site;
 };
 
+enum class CommState : uint32_t {
+  kUnknown = 0,
+  kIniting = 1,
+  kReady = 2,
+  kFinalizing = 3,
+  kDestroyed = 4,
+  kAborted = 5,
+  kRevoked = 6,
+  kFailed = 7,
+};
+
 enum class NumberKind : uint32_t {
   kCollective = 1,
   kSend = 2,

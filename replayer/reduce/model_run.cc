@@ -130,7 +130,7 @@ model::Round Machine::MakeRound(uint64_t number, uint64_t now_ns) const {
       if (!local.made) continue;
       model::CommStateNow& now = state.comms.emplace_back();
       now.comm = static_cast<model::CommId>(comm + 1);
-      now.state = local.aborted ? model::CommStateKind::kAborted : model::CommStateKind::kReady;
+      now.state = local.aborted ? model::CommState::kAborted : model::CommState::kReady;
       now.next_sequence = local.collectives.called - local.open;
     }
   }

@@ -13,6 +13,7 @@
 
 #include "proto/ring/meaning.h"
 #include "proto/ring/record.h"
+#include "proto/ring/state_block.h"
 
 namespace gordian::model {
 
@@ -25,6 +26,7 @@ using CommUid = uint64_t;    // a communicator across the job
 // What a call means to the model.
 using Call = ring::Meaning;
 
+using ring::CommState;
 using ring::RecordKind;
 using ring::WaitKind;
 using ring::WorkKind;
@@ -177,20 +179,9 @@ struct StreamState {
   uint64_t enqueued = 0, head = 0, done = 0;  // ordinals
 };
 
-enum class CommStateKind : uint8_t {
-  kUnknown,
-  kIniting,
-  kReady,
-  kFinalizing,
-  kDestroyed,
-  kAborted,
-  kRevoked,
-  kFailed
-};
-
 struct CommStateNow {
   CommId comm = 0;
-  CommStateKind state = CommStateKind::kUnknown;
+  CommState state = CommState::kUnknown;
   uint64_t next_sequence = 0;
 };
 

@@ -167,7 +167,7 @@ void ExecutionGraph::TakeRound(Round* taken) {
       auto it = process.comms.find(now.comm);
       if (it == process.comms.end()) continue;
       LocalComm& comm = it->second;
-      if (comm.unsettled && now.state == CommStateKind::kReady) {
+      if (comm.unsettled && now.state == CommState::kReady) {
         comm.unsettled = false;
         matcher_.InitDone(comm.uid, comm.init_rank);
       }
@@ -175,7 +175,7 @@ void ExecutionGraph::TakeRound(Round* taken) {
       CommMember& member = matcher_.comms()[comm.index].members[comm.rank];
       member.next_sequence =
           std::max(member.next_sequence, now.next_sequence + comm.collectives.launched);
-      if (now.state == CommStateKind::kAborted || now.state == CommStateKind::kRevoked) {
+      if (now.state == CommState::kAborted || now.state == CommState::kRevoked) {
         if (!member.aborted) member.left_ns = round.begin_ns;
         member.aborted = true;
       }

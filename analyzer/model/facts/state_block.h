@@ -42,10 +42,7 @@ struct CalledSignature {
   uint64_t site = 0;
 };
 
-enum class NumberKind : uint8_t { kCollective, kSend, kReceive, kSignalsSent, kSignalsAwaited };
-inline bool IsSignals(NumberKind kind) {
-  return kind == NumberKind::kSignalsSent || kind == NumberKind::kSignalsAwaited;
-}
+using ring::NumberKind;
 
 // The collectives of a communicator, the sends to or receives from one peer, or its signals on one
 // channel.
@@ -110,7 +107,7 @@ struct BlockComm {
   int32_t rank = -1;
   int32_t device = -1;
   CommId parent = 0;
-  CommStateKind state = CommStateKind::kUnknown;
+  CommState state = CommState::kUnknown;
   std::string name;
 };
 

@@ -118,7 +118,7 @@ void StateMerge::NoteMember(const BlockComm& comm, const LocalComm& local) {
     member.device = comm.device;
     member.time_ns = now_ns_;
   }
-  if (comm.state != CommStateKind::kIniting) matcher_.InitDone(comm.uid, local.init_rank);
+  if (comm.state != CommState::kIniting) matcher_.InitDone(comm.uid, local.init_rank);
 }
 
 void StateMerge::Comms() {
@@ -149,7 +149,7 @@ void StateMerge::Comms() {
     if (local.index >= 0) {
       std::string& name = matcher_.comms()[local.index].name;
       if (name.empty()) name = comm.name;
-      if (comm.state == CommStateKind::kAborted || comm.state == CommStateKind::kRevoked) {
+      if (comm.state == CommState::kAborted || comm.state == CommState::kRevoked) {
         CommMember& member = matcher_.comms()[local.index].members[local.rank];
         if (!member.aborted) member.left_ns = now_ns_;
         member.aborted = true;

@@ -43,7 +43,7 @@ bool SaysNotIn(const Process& process, const Matcher& matcher, const InitCall& i
     });
   }
   const BlockComm* comm = block->FindComm(parent);
-  if (comm == nullptr || comm->state != CommStateKind::kReady) return false;
+  if (comm == nullptr || comm->state != CommState::kReady) return false;
   for (const ThreadState& state : process.state.threads) {
     if (state.call_id == 0 || state.call != init.call) continue;
     // In such a call: in another one, if that is known.

@@ -86,7 +86,7 @@ int Main(int argc, char** argv) {
     shim.stream(0)->done = 3;
     shim.header()->streams_used = 1;
     shim.comm(0)->comm = 1;
-    shim.comm(0)->state = ring::kCommReady;
+    shim.comm(0)->state = ring::CommState::kReady;
     shim.comm(0)->next_sequence = 4;
     shim.header()->comms_used = 1;
     shim.header()->markers_enabled = 1;

@@ -142,7 +142,7 @@ TEST(Shim, OperationsAreNumberedAndPlaced) {
   EXPECT_EQ(file.Of(kCall_ncclRecv)[0].payload.operation.sequence, 0u);
 
   ASSERT_EQ(file.comms.size(), 1u);
-  EXPECT_EQ(file.comms[0].state, kCommAborted);
+  EXPECT_EQ(file.comms[0].state, ring::CommState::kAborted);
   EXPECT_EQ(file.comms[0].next_sequence, 3u);
   ASSERT_EQ(file.threads.size(), 1u);
   EXPECT_EQ(file.threads[0].gpu_thread, 1);
@@ -199,7 +199,7 @@ TEST(Shim, GroupsThatLaunchNothingGiveTheirNumbersBack) {
 TEST(Shim, CommunicatorCallsThatFailChangeNothing) {
   const RingFile file = RunOne("failed-comm-calls");
   ASSERT_EQ(file.comms.size(), 1u);
-  EXPECT_EQ(file.comms[0].state, kCommReady);
+  EXPECT_EQ(file.comms[0].state, ring::CommState::kReady);
   EXPECT_EQ(file.comms[0].next_sequence, 4u);  // one communicator all along
 }
 
@@ -242,18 +242,18 @@ TEST(Shim, CommunicatorsAreTheSameAtEveryMember) {
   std::map<uint32_t, CommSlot> comms;
   for (const CommSlot& slot : file.comms) comms[slot.comm] = slot;
   const auto state = [&](const Record& begin) { return comms[begin.payload.comm_init.comm].state; };
-  EXPECT_EQ(state(config[0]), kCommRevoked);
+  EXPECT_EQ(state(config[0]), ring::CommState::kRevoked);
   EXPECT_STREQ(comms[config[0].payload.comm_init.comm].name, "data parallel");
-  EXPECT_EQ(state(split[0]), kCommDestroyed);
+  EXPECT_EQ(state(split[0]), ring::CommState::kDestroyed);
   EXPECT_EQ(comms.count(split[2].payload.comm_init.comm), 0u);
-  EXPECT_EQ(state(all[0]), kCommAborted);
-  EXPECT_EQ(state(all[1]), kCommReady);
+  EXPECT_EQ(state(all[0]), ring::CommState::kAborted);
+  EXPECT_EQ(state(all[1]), ring::CommState::kReady);
   const auto init = file.Of(kCall_ncclCommInitRank);
   ASSERT_EQ(init.size(), 6u);
-  EXPECT_EQ(state(init[0]), kCommFailed);
+  EXPECT_EQ(state(init[0]), ring::CommState::kFailed);
   EXPECT_EQ(init[1].payload.end.result, 3);
-  EXPECT_EQ(state(init[2]), kCommReady);
-  EXPECT_EQ(state(init[4]), kCommReady);
+  EXPECT_EQ(state(init[2]), ring::CommState::kReady);
+  EXPECT_EQ(state(init[4]), ring::CommState::kReady);
 }
 
 TEST(Shim, HostWaitsSayWhatTheyCover) {
@@ -566,10 +566,10 @@ TEST(Shim, NonBlockingCommunicators) {
   Job job("non-blocking", folder.path());
   ASSERT_EQ(job.Line(), "initing");
   LiveRing live(RingPaths(folder.path()).at(0));
-  EXPECT_EQ(live.comm(0).state, kCommIniting);
+  EXPECT_EQ(live.comm(0).state, ring::CommState::kIniting);
   job.Go();
   EXPECT_EQ(job.Wait(), 0);
-  EXPECT_EQ(live.comm(0).state, kCommReady);
+  EXPECT_EQ(live.comm(0).state, ring::CommState::kReady);
   const RingFile file = ReadRing(RingPaths(folder.path()).at(0));
   const auto reduce = file.Of(kCall_ncclAllReduce);
   ASSERT_EQ(reduce.size(), 2u);

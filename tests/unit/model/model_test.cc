@@ -323,7 +323,7 @@ TEST(Communicators, ARankBeyondTheSizeIsNoMember) {
   Round round;
   ProcessState& state = round.processes.emplace_back();
   state.process = 1;
-  state.comms.push_back({.comm = 1, .state = CommStateKind::kAborted, .next_sequence = 3});
+  state.comms.push_back({.comm = 1, .state = CommState::kAborted, .next_sequence = 3});
   graph.TakeRound(&round);
   ASSERT_NE(graph.Find(1), nullptr);
   const auto local = graph.Find(1)->comms.find(1);

@@ -17,25 +17,6 @@ namespace {
 
 using model::Call;
 
-template <typename A, typename B>
-constexpr bool Same(A a, B b) {
-  return static_cast<uint32_t>(a) == static_cast<uint32_t>(b);
-}
-static_assert(Same(ring::kCommIniting, model::CommStateKind::kIniting));
-static_assert(Same(ring::kCommReady, model::CommStateKind::kReady));
-static_assert(Same(ring::kCommFinalizing, model::CommStateKind::kFinalizing));
-static_assert(Same(ring::kCommDestroyed, model::CommStateKind::kDestroyed));
-static_assert(Same(ring::kCommAborted, model::CommStateKind::kAborted));
-static_assert(Same(ring::kCommRevoked, model::CommStateKind::kRevoked));
-static_assert(Same(ring::kCommFailed, model::CommStateKind::kFailed));
-static_assert(ring::kFlagInGroup == model::kInGroup && ring::kFlagInPlace == model::kInPlace &&
-              ring::kFlagCapturing == model::kCapturing &&
-              ring::kFlagNonBlocking == model::kNonBlockingComm);
-static_assert(Same(ring::kStreamBlocking, model::kStreamBlocking) &&
-              Same(ring::kStreamLegacy, model::kStreamLegacy) &&
-              Same(ring::kStreamPerThread, model::kStreamPerThread) &&
-              Same(ring::kStreamFlagsUnknown, model::kStreamFlagsUnknown));
-
 TEST(CallFromSymbol, KnowsWhatMatters) {
   EXPECT_EQ(CallFromSymbol("ncclAllReduce"), Call::kAllReduce);
   EXPECT_EQ(CallFromSymbol("ncclBcast"), Call::kBroadcast);

@@ -9,25 +9,19 @@ namespace {
 
 model::Call NoMeaning(uint32_t) { return model::Call::kOther; }
 
-// The numbers of proto/ring/state_block.h, which this folder does not include, mean what they
-// should.
 TEST(GraphStateBlock, KindsAndFlagsAreThoseOfTheRing) {
-  const std::pair<ring::NumberKind, model::NumberKind> kinds[] = {
-      {ring::NumberKind::kCollective, model::NumberKind::kCollective},
-      {ring::NumberKind::kSend, model::NumberKind::kSend},
-      {ring::NumberKind::kReceive, model::NumberKind::kReceive},
-      {ring::NumberKind::kSignalsSent, model::NumberKind::kSignalsSent},
-      {ring::NumberKind::kSignalsAwaited, model::NumberKind::kSignalsAwaited}};
-  for (const auto& [from, to] : kinds) {
+  for (const ring::NumberKind kind :
+       {ring::NumberKind::kCollective, ring::NumberKind::kSend, ring::NumberKind::kReceive,
+        ring::NumberKind::kSignalsSent, ring::NumberKind::kSignalsAwaited}) {
     for (const uint32_t flag :
          {ring::kNumbersIncomparable, ring::kNumbersCaptured, ring::kNumbersUsed}) {
       v1::StateBlock block;
       v1::CalledNumbers* numbers = block.add_numbers();
-      numbers->set_kind(static_cast<uint32_t>(from));
+      numbers->set_kind(static_cast<uint32_t>(kind));
       numbers->set_flags(flag);
       const auto out = TranslateBlock(block, NoMeaning);
       ASSERT_NE(out, nullptr);
-      EXPECT_EQ(out->numbers[0].kind, to);
+      EXPECT_EQ(out->numbers[0].kind, kind);
       EXPECT_EQ(out->numbers[0].comparable, flag != ring::kNumbersIncomparable);
       EXPECT_EQ(out->numbers[0].captured, flag == ring::kNumbersCaptured);
       EXPECT_EQ(out->numbers[0].used, flag == ring::kNumbersUsed);

@@ -85,7 +85,7 @@ Round SimJob::MakeRound() {
     for (const auto& [comm, next_sequence] : p.eager) {
       CommStateNow c;
       c.comm = static_cast<CommId>(comm + 1);
-      c.state = p.aborted.count(comm) > 0 ? CommStateKind::kAborted : CommStateKind::kReady;
+      c.state = p.aborted.count(comm) > 0 ? CommState::kAborted : CommState::kReady;
       // Counts what was accepted.
       c.next_sequence = next_sequence;
       for (const OpPart& part : p.group_ops) {

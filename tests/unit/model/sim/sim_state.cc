@@ -122,10 +122,10 @@ std::shared_ptr<const StateBlock> SimJob::MakeBlock(int process) const {
     out.rank = known ? RankIn(comm, process) : -1;
     const bool destroyed = p.destroyed.count(comm) > 0 &&
                            !(now != nullptr && now->what == Do::kDestroy && now->comm == comm);
-    out.state = making                      ? CommStateKind::kIniting
-                : p.aborted.count(comm) > 0 ? CommStateKind::kAborted
-                : destroyed                 ? CommStateKind::kDestroyed
-                                            : CommStateKind::kReady;
+    out.state = making                      ? CommState::kIniting
+                : p.aborted.count(comm) > 0 ? CommState::kAborted
+                : destroyed                 ? CommState::kDestroyed
+                                            : CommState::kReady;
     out.name = c.name;
   }
   // Parts in the order of their calls: launched ones, then those of an open group.

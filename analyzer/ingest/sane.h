@@ -1,0 +1,32 @@
+// What no honest collector sends: far above what the largest job needs, far below what would make
+// the model allocate without bound. Pure; any thread.
+#ifndef GORDIAN_ANALYZER_INGEST_SANE_H_
+#define GORDIAN_ANALYZER_INGEST_SANE_H_
+
+#include <cstdint>
+
+#include "proto/ring/state_block.h"
+
+namespace gordian::analyzer {
+
+inline constexpr uint64_t kMaxNumber = 1ull << 56;  // sequences, ordinals, orders
+inline constexpr int32_t kMaxRanks = 1 << 20;
+inline constexpr int32_t kMaxDevice = 4096;
+
+constexpr bool IsSane(uint64_t number) { return number <= kMaxNumber; }
+
+// -1 for what is no rank, or no device.
+constexpr int32_t SaneRank(int32_t rank) { return rank < 0 || rank >= kMaxRanks ? -1 : rank; }
+constexpr int32_t SaneDevice(int32_t device) {
+  return device < 0 || device > kMaxDevice ? -1 : device;
+}
+
+constexpr ring::CommState SaneCommState(uint32_t state) {
+  return state <= static_cast<uint32_t>(ring::CommState::kFailed)
+             ? static_cast<ring::CommState>(state)
+             : ring::CommState::kUnknown;
+}
+
+}  // namespace gordian::analyzer
+
+#endif  // GORDIAN_ANALYZER_INGEST_SANE_H_
