@@ -7,10 +7,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 #include <string>
+#include <thread>
 
 #include "emulator/engine/engine_api.h"
 #include "emulator/nccl/api/error.h"
@@ -76,6 +79,38 @@ int OpenOrMake(const std::string& path, const CommKey& key, int nranks) {
   }
 }
 
+// The root is gone: NCCL tries to connect to it 34 times, after pauses of 0.1 s, 0.2 s, and so on.
+ncclResult_t NoRootListens(const std::atomic<bool>& cancelled) {
+  constexpr int kTries = 34;
+  constexpr auto kPause = std::chrono::milliseconds(100);
+  for (int pauses = kTries * (kTries + 1) / 2; pauses > 0; --pauses) {
+    if (cancelled.load()) return Fail(ncclInternalError, "aborted while connecting to the root");
+    std::this_thread::sleep_for(kPause);
+  }
+  return Fail(ncclRemoteError, "the root of this id does not listen any more");
+}
+
+// The ids of the communicators that this process has made. NCCL's root serves an id once.
+class ServedIds {
+ public:
+  void Add(const CommKey& key) {
+    const std::lock_guard lock(mutex_);
+    keys_.insert(key);
+  }
+  bool Contain(const CommKey& key) const {
+    const std::lock_guard lock(mutex_);
+    return keys_.contains(key);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::set<CommKey> keys_;
+};
+ServedIds& Served() {
+  static ServedIds* const served = new ServedIds;
+  return *served;
+}
+
 }  // namespace
 
 Segment::Segment(int fd, int nranks) : nranks_(nranks), layout_(nranks) {
@@ -127,6 +162,7 @@ ncclResult_t Segment::Join(const CommKey& key, int nranks, int rank, int physica
                            const std::function<void(std::shared_ptr<Segment>)>& mapped) {
   if (Arena::Instance().fd() < 0) return Fail(ncclSystemError, "no memory file for staging");
   if (nranks > 1) SweepStaleFiles(/*leaving=*/false);
+  if (nranks > 1 && Served().Contain(key)) return NoRootListens(cancelled);
   std::string path = PathOf(key);
   int fd = OpenOrMake(path, key, nranks);
   if (fd < 0) {
@@ -135,19 +171,21 @@ ncclResult_t Segment::Join(const CommKey& key, int nranks, int rank, int physica
   Header seen = {};
   bool readable = pread(fd, &seen, sizeof(seen), 0) == static_cast<ssize_t>(sizeof(seen)) &&
                   seen.magic == kSegmentMagic && seen.version == kSegmentVersion && seen.key == key;
-  if (!readable || seen.nranks != nranks) {
+  if (!readable) {
     close(fd);
-    if (!readable)
-      return Fail(ncclSystemError, "%s is not a rendezvous of this version", path.c_str());
-    return Fail(ncclRemoteError, "rank %d says %d ranks, others say %d", rank, nranks, seen.nranks);
+    return Fail(ncclSystemError, "%s is not a rendezvous of this version", path.c_str());
   }
-  std::shared_ptr<Segment> segment(new Segment(fd, nranks));
+  std::shared_ptr<Segment> segment(new Segment(fd, seen.nranks));
   if (segment->base_ == nullptr) return Fail(ncclSystemError, "cannot map %s", path.c_str());
   mapped(segment);
-  if (!segment->Claim(rank, physical_device)) {
-    return Fail(ncclRemoteError, "rank %d of %d has already joined", rank, nranks);
-  }
   Header* header = segment->header();
+  if (header->contradicted.load() != 0) return NoRootListens(cancelled);
+  if (seen.nranks != nranks || !segment->Claim(rank, physical_device)) {
+    header->contradicted.store(1);
+    segment->WaitHosts(
+        "init", [] { return false; }, cancelled, [] { return std::vector<int>(); });
+    return Fail(ncclInternalError, "aborted while waiting for the root");
+  }
   auto n = static_cast<uint32_t>(nranks);
   if (header->joined.fetch_add(1) + 1 == n) {
     if (nranks > 1) unlink(path.c_str());
@@ -176,6 +214,7 @@ ncclResult_t Segment::Join(const CommKey& key, int nranks, int rank, int physica
                   segment->member(a).physical_device);
     }
   }
+  Served().Add(key);
   return ncclSuccess;
 }
 

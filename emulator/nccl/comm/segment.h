@@ -23,10 +23,11 @@ namespace gordian::emu::nccl {
 class Segment {
  public:
   // Joins as `rank` and blocks until all members have. Any thread. Waits for ever for members that
-  // never come; `cancelled` (see Cancel in comm.h) ends the wait with ncclInternalError. Errors:
-  // ncclSystemError (no shared memory), ncclRemoteError (another number of ranks, or the rank is
-  // taken), ncclInvalidUsage (two members on one device). Sets `*segment` as soon as the rendezvous
-  // file is mapped, so that others can wake the wait.
+  // never come, and with members that contradict each other about ranks or their number, as
+  // NCCL's do (H200, 2.28.9); a member that comes after the contradiction gets ncclRemoteError after
+  // a minute. `cancelled` (see Cancel in comm.h) ends the wait with ncclInternalError. Further
+  // errors: ncclSystemError (no shared memory), ncclInvalidUsage (two members on one device). Sets
+  // `*segment` as soon as the rendezvous file is mapped, so that others can wake the wait.
   static ncclResult_t Join(const CommKey& key, int nranks, int rank, int physical_device,
                            const std::atomic<bool>& cancelled,
                            const std::function<void(std::shared_ptr<Segment>)>& mapped);

@@ -21,7 +21,7 @@ namespace gordian::emu::nccl {
 using CommKey = std::array<uint8_t, 128>;
 
 inline constexpr uint64_t kSegmentMagic = 0x31756d656e646f67;
-inline constexpr uint32_t kSegmentVersion = 5;
+inline constexpr uint32_t kSegmentVersion = 6;
 
 // How many operations a member may be ahead of the slowest one. Only pushes run ahead.
 inline constexpr uint64_t kCollectiveSlots = 256;
@@ -142,6 +142,9 @@ struct alignas(64) Header {
   uint64_t creator_start_time;
   std::atomic<uint32_t> joined;
   std::atomic<uint32_t> attached;
+  // Two members contradicted each other about their ranks or their number: NCCL's root, which finds
+  // it, stops and tells none of them.
+  std::atomic<uint32_t> contradicted;
   // Futex word of host threads: joins, connections, splits, ends. Device work uses doorbells.
   std::atomic<uint32_t> host_event;
 };
