@@ -31,7 +31,7 @@ LAST = "last"    # the highest rank
 
 class Expect:
     def __init__(self, verdicts, culprits, confirmed=None, fast=False, hangs=True, assumes=None, hole=None, signs=None,
-                 code=0):
+                 code=0, check=None):
         self.verdicts = verdicts      # accepted values of "verdict"
         self.culprits = culprits      # accepted culprit sets: lists of rank lists, ALL, LAST
         self.confirmed = confirmed    # True: confidence must be "confirmed"
@@ -41,6 +41,7 @@ class Expect:
         self.code = code              # of a job that ends by itself
         self.assumes = assumes        # part of what evidence.assumes must say; then a suspicion at most
         self.hole = hole              # the same of evidence.not_visible
+        self.check = check            # the check that must say it
 
 
 def deadlock(*culprits):
@@ -85,6 +86,10 @@ JOBS = {
     "init_missing": Expect(["init_hang"], [LAST]),
     "exited_before_init": Expect(["init_hang"], [LAST]),
     "init_order": Expect(["init_hang", "deadlock"], [ALL]),
+    "init_same_rank": Expect(["init_hang"], [[1, 2]], check="communicator-init-mismatch"),
+    "init_other_size": Expect(["init_hang"], [LAST], check="communicator-init-mismatch"),
+    "init_stale_id": Expect(["init_hang"], [[1]], check="communicator-init-mismatch"),
+    "init_pairs_in_circle": Expect(["init_hang"], [ALL], check="communicator-init-order"),
     "split_divergent": Expect(["init_hang"], [LAST]),
     "split_against_all_reduce": Expect(["init_hang", "deadlock"], [LAST, ALL]),
     "grow_missing": Expect(["init_hang"], [LAST]),
@@ -408,6 +413,8 @@ def check(args, result):
             raise Failure(f"confidence {confidence}, expected suspected")
         if not any(expect.hole in text for text in verdict["evidence"]["not_visible"]):
             raise Failure(f"not_visible {verdict['evidence']['not_visible']}, expected {expect.hole}")
+    if expect.check and verdict["check"] != expect.check:
+        raise Failure(f"check {verdict['check']}, expected {expect.check}: {verdict['summary']}")
     if args.ring_slots == 0 and args.job in ALONE and verdict["check"] != ALONE[args.job]:
         raise Failure(f"check {verdict['check']}, expected {ALONE[args.job]}: {verdict['summary']}")
     if name == "deadlock" and not verdict["cycle"]:
@@ -452,7 +459,8 @@ def main():
                       "exited_rank": 3, "killed_rank": 3, "grouped_by_one": 3, "stopped_rank": 3, "aborted_rank": 3, "init_missing": 3,
                       "exited_before_init": 3, "graph_missing_replay": 3,
                       "split_divergent": 3, "shrink_shares": 3, "split_against_all_reduce": 3,
-                      "leaves_early": 3, "grow_missing": 3, "grow_member_missing": 3, "grow_holder_missing": 3, "grow_inversion": 3, "wrong_peer": 3}.get(args.job, 2)
+                      "leaves_early": 3, "grow_missing": 3, "grow_member_missing": 3, "grow_holder_missing": 3, "grow_inversion": 3, "wrong_peer": 3,
+                      "init_same_rank": 4, "init_other_size": 4, "init_stale_id": 4, "init_pairs_in_circle": 4}.get(args.job, 2)
     times = []
     for i in range(args.repeat):
         work = tempfile.mkdtemp(prefix=f"gordian-e2e-{args.job}-")

@@ -21,6 +21,11 @@ namespace {
 // -1 for a rank beyond the communicator's size, which NCCL refuses after the call has begun.
 int RankIn(const Communicator& comm, int rank) { return rank < comm.nranks ? rank : -1; }
 
+bool AllKnown(const Communicator& comm) {
+  return std::all_of(comm.members.begin(), comm.members.end(),
+                     [](const CommMember& member) { return member.known; });
+}
+
 }  // namespace
 
 void ExecutionGraph::ApplyInitBegin(Process& process, Thread& thread, const CallRecord& record) {
@@ -33,6 +38,7 @@ void ExecutionGraph::ApplyInitBegin(Process& process, Thread& thread, const Call
   local.color = made.color;
   local.device = made.device;
   const bool child = made.parent != 0;
+  bool made_before = false;
   local.launch_order = (record.flags & kLaunchOrder) != 0;
   int parent_index = -1;
   if (child) {
@@ -44,6 +50,8 @@ void ExecutionGraph::ApplyInitBegin(Process& process, Thread& thread, const Call
   } else {
     local.init_rank = made.rank;
     local.index = matcher_.Comm(uid, 0, made.nranks);
+    made_before = matcher_.InitBeginsAgain(uid, made.rank, process.info.process) ||
+                  (matcher_.FindInit(uid) == nullptr && AllKnown(matcher_.comms()[local.index]));
     local.rank = RankIn(matcher_.comms()[local.index], made.rank);
     matcher_.SetMember(local.index, local.rank, process.info.process, made.comm, made.device);
   }
@@ -52,6 +60,16 @@ void ExecutionGraph::ApplyInitBegin(Process& process, Thread& thread, const Call
   init.comm = child ? -1 : local.index;
   init.members_known = record.call != Call::kCommShrink;
   if (local.init_rank < 0 || local.init_rank >= static_cast<int>(init.members.size())) return;
+  init.made_before |= made_before;
+  if (record.call == Call::kCommInit) {
+    Matcher::InitClaimed(&init, {.process = process.info.process,
+                                 .comm = made.comm,
+                                 .device = made.device,
+                                 .rank = made.rank,
+                                 .nranks = made.nranks,
+                                 .site = record.call_site,
+                                 .time_ns = record.time_ns});
+  }
   NoteCaller(&init, local.init_rank, process, thread, local, record);
   if ((record.flags & kInGroup) != 0) {
     thread.group_inits.push_back({uid, local.init_rank});
@@ -126,6 +144,7 @@ void ExecutionGraph::ApplyInitEnd(Process& process, Thread& thread, const CallRe
   const bool in_group = grouped != thread.group_inits.end();
   if (!Took(end.result)) {
     if (in_group) thread.group_inits.erase(grouped);
+    matcher_.InitFailed(uid, process.info.process, end.comm);
     matcher_.InitWithdraw(uid, init_rank);
     if (it != process.comms.end()) process.comms.erase(it);
     return;

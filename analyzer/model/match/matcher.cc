@@ -1,6 +1,7 @@
 #include "analyzer/model/match/matcher.h"
 
 #include <algorithm>
+#include <set>
 
 namespace gordian::model {
 namespace {
@@ -476,6 +477,48 @@ InitCall& Matcher::Init(CommUid uid, Call call, int parent, int nranks) {
 InitCall* Matcher::FindInit(CommUid uid) {
   auto it = inits_.find(Resolve(uid));
   return it == inits_.end() ? nullptr : &it->second;
+}
+
+void Matcher::InitClaimed(InitCall* init, const InitClaim& claim) {
+  if (init->any_returned) {
+    std::erase_if(init->claims, [&](const InitClaim& earlier) {
+      return earlier.returned && earlier.process == claim.process;
+    });
+  }
+  const bool another_size = !init->claims.empty() && init->claims.front().nranks != claim.nranks;
+  init->claims_clash |= another_size || init->members[claim.rank].called;
+  init->claims.push_back(claim);
+}
+
+uint64_t Contradiction(const InitCall& init) {
+  if (!init.claims_clash) return 0;
+  std::set<int> ranks;
+  uint64_t since = 0;
+  bool one_waits = false;
+  for (const InitClaim& claim : init.claims) {
+    one_waits |= !claim.returned;
+    const bool agrees =
+        ranks.insert(claim.rank).second && claim.nranks == init.claims.front().nranks;
+    if (!agrees && since == 0) since = claim.time_ns;
+  }
+  return one_waits ? since : 0;
+}
+
+void Matcher::InitFailed(CommUid uid, ProcessId process, CommId comm) {
+  InitCall* const init = FindInit(uid);
+  if (init == nullptr) return;
+  for (InitClaim& claim : init->claims) {
+    if (claim.process != process || claim.comm != comm) continue;
+    claim.returned = init->any_returned = true;
+  }
+}
+
+bool Matcher::InitBeginsAgain(CommUid uid, int rank, ProcessId process) {
+  const InitCall* const init = FindInit(uid);
+  if (init == nullptr || rank < 0 || rank >= static_cast<int>(init->members.size())) return false;
+  if (!init->members[rank].done || init->members[rank].process != process) return false;
+  inits_.erase(Resolve(uid));
+  return true;
 }
 
 void Matcher::InitDone(CommUid uid, int rank) {

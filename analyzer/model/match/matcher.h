@@ -183,6 +183,18 @@ struct InitMember {
   uint64_t site = 0;
 };
 
+// What one caller of ncclCommInitRank passed.
+struct InitClaim {
+  ProcessId process = 0;
+  CommId comm = 0;
+  int device = -1;
+  int rank = -1;
+  int nranks = 0;
+  uint64_t site = 0;
+  uint64_t time_ns = 0;
+  bool returned = false;  // the call has failed: its caller waits no more
+};
+
 // A call that all members of a communicator make and wait in: one that makes communicators (for a
 // child: over the parent's members), registers a window, or destroys (then `parent` is that one).
 struct InitCall {
@@ -195,7 +207,16 @@ struct InitCall {
   std::vector<InitMember> members;  // by rank, in the parent for a child
   int called = 0;
   int done = 0;
+  std::vector<InitClaim> claims;  // of ncclCommInitRank
+  bool any_returned = false;      // of the claims
+  bool claims_clash = false;      // two of them did: Contradiction() says whether they still do
+  bool made_before = false;       // all members had made the communicator of this id already
 };
+
+// When a caller came whose rank another one had passed, or that passed another number of ranks. NCCL
+// makes no communicator of them, and tells none (measured with 2.28.9). 0: they agree, or none of
+// them waits.
+uint64_t Contradiction(const InitCall&);
 
 // Names the ordinal-th call of its kind that all members of a communicator make and wait in (W11).
 CommUid MeetingUid(const Communicator& comm, Call call, uint64_t ordinal);
@@ -239,6 +260,12 @@ class Matcher {
   const InitCall* FindInit(CommUid uid) const { return const_cast<Matcher*>(this)->FindInit(uid); }
   void InitDone(CommUid uid, int rank);
   void InitWithdraw(CommUid uid, int rank);
+  // Notes what a caller passed, before NoteCaller makes it a member.
+  static void InitClaimed(InitCall*, const InitClaim&);
+  // A member that is out of the call begins it once more: all others are out of the first one, too.
+  bool InitBeginsAgain(CommUid uid, int rank, ProcessId);
+  // The call with this claim has failed.
+  void InitFailed(CommUid uid, ProcessId, CommId);
 
   const std::vector<Communicator>& comms() const { return comms_; }
   std::vector<Communicator>& comms() { return comms_; }

@@ -124,6 +124,18 @@ constexpr Check kChecks[] = {
      kBoth, "Which thread is inside which call that makes a communicator.",
      "The missing member might be a process that gordian does not see: then it is a suspicion.",
      "Make the communicators in the same order at every rank, or all in one group."},
+    {"communicator-init-mismatch",
+     VerdictKind::kInitHang,
+     "Callers disagree on the communicator that they make",
+     "Callers of ncclCommInitRank pass the same rank, or different numbers of ranks, with one id: "
+     "NCCL makes no communicator of them, and tells none of them. Or a caller passes an id that "
+     "has made a communicator before.",
+     {"calls; seconds",
+      "two that contradict each other, 0.3 s after the second; --suspect-after (5) for an old id"},
+     "The id, the rank and the number of ranks that each caller passed.",
+     "The check names the fewer callers; if one is right and the others are wrong, it names the "
+     "right one. Of two that pass the same rank it names both, unless RANK says which one errs.",
+     "Pass every member its own rank, and all of them the same new id and number of ranks."},
     {"communicator-init-missing", VerdictKind::kInitHang, "A member does not make its communicator",
      "A communicator-making call waits for members that have not made it.", kSuspicion,
      "A thread inside a call that makes a communicator, and the number of members that it names.",

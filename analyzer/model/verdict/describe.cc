@@ -338,6 +338,10 @@ std::string Describer::Instead(ProcessId id, Site* site) const {
     const WaitNode* node = state.thread == 0 ? nullptr : graph_.ThreadNode(id, state.thread);
     if (node == nullptr) continue;
     const std::string call = HostCall(*node, site);
+    if (const InitCall* const init = InitOf(*node); init != nullptr && !call.empty()) {
+      return "is in " + names_.Init(*init) +
+             (init->made_before ? ", whose id has made a communicator before" : "");
+    }
     if (!call.empty()) return "is in " + call;
     asleep |= state.os_state == OsState::kSleeping || state.os_state == OsState::kDisk;
     auto thread = process->threads.find(state.thread);
@@ -450,12 +454,15 @@ std::vector<StuckOperation> Describer::Operations(const std::vector<uint32_t>& n
     operation.comm = init->second.uid;
     const int named = init->second.parent >= 0 ? init->second.parent : init->second.comm;
     if (named >= 0) operation.comm_name = names_.CommName(named);
+    // A smaller communicator's rank is not what people call a rank.
+    const bool spans = static_cast<int>(init->second.members.size()) >= names_.expected();
     for (size_t r = 0; r < init->second.members.size(); ++r) {
       const InitMember& who = init->second.members[r];
       OperationMember member;
-      member.rank = who.called   ? names_.Rank(who.process, who.device)
-                    : named >= 0 ? names_.MemberRank(named, static_cast<int>(r))
-                                 : static_cast<int>(r);
+      member.rank = who.called ? names_.Rank(who.process, who.device)
+                    : named >= 0 && (init->second.parent >= 0 || spans)
+                        ? names_.MemberRank(named, static_cast<int>(r))
+                        : -1;
       member.state = who.done     ? PartState::kDone
                      : who.called ? PartState::kCalled
                                   : PartState::kNotCalled;

@@ -40,6 +40,20 @@ std::string CycleSummary(const std::vector<Arrow>& arrows) {
   return text + ".";
 }
 
+// Calls of ncclCommInitRank that wait for members of which nothing says which processes they are:
+// more processes may be meant than places are free.
+struct UnnamedCalls {
+  std::vector<const InitCall*> calls;  // empty: the witness names every member
+  std::set<int> callers;
+};
+
+std::string UnnamedSummary(const UnnamedCalls& unnamed) {
+  const std::vector<int> ranks(unnamed.callers.begin(), unnamed.callers.end());
+  return RankList(ranks, true) + " wait for each other: each is in one of " +
+         std::to_string(unnamed.calls.size()) +
+         " calls that make communicators, and the members that these lack are in the others.";
+}
+
 const char* CycleCheck(const std::vector<Arrow>& arrows) {
   bool transfer = false, first_use = false, host = false, event = false, send = false;
   bool memory = false, resources = false, signal = false, collective = false, only_host = true;
@@ -70,6 +84,56 @@ const char* CycleCheck(const std::vector<Arrow>& arrows) {
   if (transfer && !(collective && only_host)) return "point-to-point-order-cycle";
   if (event) return "event-cycle";
   return host ? "host-wait-cycle" : "communicator-order-cycle";
+}
+
+UnnamedCalls FindUnnamed(const RoundView& view, const std::vector<bool>& can,
+                         const std::vector<WitnessStep>& witness) {
+  UnnamedCalls unnamed;
+  const auto& nodes = view.graph.nodes();
+  bool open = false;
+  for (const WitnessStep& step : witness) {
+    const WaitNode& node = nodes[step.node];
+    const InitCall* const init =
+        node.kind == NodeKind::kAnyProcess ? view.graph.matcher().FindInit(node.init) : nullptr;
+    if (init == nullptr) continue;
+    std::set<ProcessId> others;
+    for (const auto& [id, process] : view.graph.execution().processes()) {
+      if (!process.Dead() && process.CalledNccl()) others.insert(id);
+    }
+    for (const InitMember& member : init->members) others.erase(member.process);
+    open |= others.size() > init->members.size() - static_cast<size_t>(init->called);
+  }
+  if (!open) return unnamed;
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    if (nodes[n].kind != NodeKind::kInit || can[n]) continue;
+    const InitCall* const init = view.graph.matcher().FindInit(nodes[n].init);
+    if (init == nullptr || init->parent >= 0) continue;
+    unnamed.calls.push_back(init);
+    for (const InitMember& member : init->members) {
+      if (member.called) unnamed.callers.insert(view.names.Rank(member.process, member.device));
+    }
+  }
+  return unnamed;
+}
+
+// Callers of one call and of another that lack exactly each other's ranks: the fewer have taken
+// another id, or another turn. Empty: no such two.
+std::set<int> FewerOfTwoCalls(const std::map<CommUid, const InitCall*>& inits, const Names& names) {
+  if (inits.size() != 2) return {};
+  const InitCall* most = inits.begin()->second;
+  const InitCall* fewer = inits.rbegin()->second;
+  if (most->called < fewer->called) std::swap(most, fewer);
+  if (most->called == fewer->called || most->parent >= 0 || fewer->parent >= 0 ||
+      most->members.size() != fewer->members.size()) {
+    return {};
+  }
+  std::set<int> ranks;
+  for (size_t r = 0; r < most->members.size(); ++r) {
+    if (most->members[r].called == fewer->members[r].called) return {};
+    const InitMember& member = fewer->members[r];
+    if (member.called) ranks.insert(names.Rank(member.process, member.device));
+  }
+  return ranks;
 }
 
 // `stuck`: ranks that something holds up.
@@ -125,6 +189,8 @@ std::vector<int> InitCulprits(const std::vector<Arrow>& arrows, bool all_inits,
         if (uid != usual) culprits.insert(ranks.begin(), ranks.end());
       }
     }
+  } else {
+    culprits = FewerOfTwoCalls(inits, names);
   }
   if (culprits.empty()) culprits = everyone;
   return {culprits.begin(), culprits.end()};
@@ -163,6 +229,11 @@ Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
   finding.culprit_ranks =
       !makes ? describer.Culprits(arrows)
              : InitCulprits(arrows, inits == arrows.size(), describer.StuckRanks(can), view.names);
+  const UnnamedCalls unnamed =
+      inits == arrows.size() ? FindUnnamed(view, can, witness) : UnnamedCalls();
+  if (!unnamed.calls.empty()) {
+    finding.culprit_ranks.assign(unnamed.callers.begin(), unnamed.callers.end());
+  }
   std::vector<bool> unaffected = can;  // can move, or is stuck for another reason too
   for (size_t i = 0; i < unaffected.size(); ++i) unaffected[i] = can[i] || !without[i];
   std::set<int> victims = describer.StuckRanks(unaffected);
@@ -170,15 +241,15 @@ Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
   Remove(finding.culprit_ranks, &victims);
   finding.victim_ranks.assign(victims.begin(), victims.end());
   for (const Arrow& arrow : arrows) {
-    finding.cycle.push_back(arrow.edge);
+    if (unnamed.calls.empty()) finding.cycle.push_back(arrow.edge);
     hang.identity += std::to_string(arrow.edge.rank) + ">" +
                      std::to_string(arrow.edge.waits_for_rank) + " " + arrow.operation + "; ";
   }
-  finding.summary = CycleSummary(arrows);
+  finding.summary = unnamed.calls.empty() ? CycleSummary(arrows) : UnnamedSummary(unnamed);
   std::vector<uint32_t> stuck;
   for (const WitnessStep& step : witness) stuck.push_back(step.node);
   for (uint32_t n : view.graph.waiters()) {
-    if (!can[n] && without[n]) stuck.push_back(n);
+    if (!can[n] && (without[n] || !unnamed.calls.empty())) stuck.push_back(n);
   }
   finding.operations = describer.Operations(stuck);
   std::vector<uint32_t> leaves;

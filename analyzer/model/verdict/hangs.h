@@ -52,6 +52,9 @@ inline Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
 // Adds the witness to `forced`, for WaitForGraph::Decide().
 void Force(const std::vector<WitnessStep>& witness, std::vector<bool>* forced);
 
+// Callers of ncclCommInitRank that contradict each other. `told`: when each was first reported.
+std::vector<Finding> InitMismatchFindings(const Matcher&, const ExecutionGraph&, const Names&,
+                                          uint64_t now_ns, std::map<CommUid, uint64_t>* told);
 // Mismatches that only the hashes show: state_block.h.
 std::vector<Finding> UnlocatedFindings(const Matcher&, const Names&, uint64_t now_ns);
 // When a mismatch was first reported: by communicator, kind and sequence.

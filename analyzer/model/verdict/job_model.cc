@@ -74,6 +74,7 @@ class JobModel::Impl {
 
   mutable std::optional<Names> names_;
   mutable FirstTold mismatches_told_;
+  mutable std::map<CommUid, uint64_t> inits_told_;
   std::vector<WaitNode> nodes_;  // kept as memory for the next round's graph
   std::vector<Standing> confirmed_;
   std::vector<Finding> suspected_;
@@ -431,6 +432,10 @@ Verdict JobModel::Impl::Current() const {
   std::vector<Finding> findings;
   for (const Standing& standing : confirmed_) findings.push_back(standing.finding);
   for (Finding& finding : MismatchFindings(matcher_, names, now_ns_, ended_, &mismatches_told_)) {
+    findings.push_back(std::move(finding));
+  }
+  for (Finding& finding :
+       InitMismatchFindings(matcher_, execution_, names, now_ns_, &inits_told_)) {
     findings.push_back(std::move(finding));
   }
   for (Finding& finding : UnlocatedFindings(matcher_, names, now_ns_)) {

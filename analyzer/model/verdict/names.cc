@@ -128,7 +128,15 @@ Names::Ranks::Ranks(const ExecutionGraph& execution, const Matcher& matcher)
     }
     std::sort(processes.begin(), processes.end());
     several |= std::adjacent_find(processes.begin(), processes.end()) != processes.end();
-    if (current) expected = std::max(expected, comm.nranks);
+    const InitCall* const init = matcher.FindInit(comm.uid);
+    const bool sized = init == nullptr || Contradiction(*init) == 0;
+    if (current && sized) expected = std::max(expected, comm.nranks);
+  }
+  // Callers that pass the rank of another one are members of nothing, but have a name all the same.
+  for (const auto& [uid, init] : matcher.inits()) {
+    if (Contradiction(init) == 0) continue;
+    for (const InitClaim& claim : init.claims)
+      by_device.try_emplace({claim.process, claim.device}, claim.rank);
   }
   std::set<int> ranks;
   by_environment = !several;

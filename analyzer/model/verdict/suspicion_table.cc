@@ -25,6 +25,9 @@ constexpr SuspicionRow kRows[] = {
     {Suspicion::kHostBlocked, LeafKind::kAsleep, 1, 3, "host-blocked", kNotJoined,
      kNotJoinedEachOther},
     {Suspicion::kInitMissing, LeafKind::kRunning, 1, 1, "communicator-init-missing", kNotMade},
+    {Suspicion::kInitIdUsed, LeafKind::kUnknown, 1, 1, "communicator-init-mismatch",
+     "{Culprits} {calls|call} {operation} with an id that has made a communicator before; "
+     "{waiting}."},
     {Suspicion::kCallMissing, LeafKind::kRunning, 1, 1, "communicator-call-missing", kNotJoined,
      kNotJoinedEachOther},
     {Suspicion::kDestroyMissing, LeafKind::kRunning, 12, 12, "communicator-call-missing",

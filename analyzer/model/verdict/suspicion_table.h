@@ -15,6 +15,7 @@ enum class Suspicion : uint8_t {
   kRankNotJoined,
   kHostBlocked,
   kInitMissing,
+  kInitIdUsed,
   kCallMissing,
   kDestroyMissing,
   kInitStuck,

@@ -224,6 +224,18 @@ std::set<ProcessId> Search::Roots(const std::vector<bool>& can,
 void Search::NotJoined(const std::vector<bool>& can, uint32_t waiter) {
   const Reached reached = Reach(view_.graph, can, waiter);
   const std::vector<const InitCall*> inits = InitsBehind(view_.graph, can, waiter);
+  const auto used = std::find_if(inits.begin(), inits.end(),
+                                 [](const InitCall* init) { return init->made_before; });
+  if (used != inits.end()) {
+    if (!Ripe(Suspicion::kInitIdUsed, waiter)) return;
+    Entry& entry = Of(Suspicion::kInitIdUsed, can, waiter);
+    entry.words.operation = Name((*used)->call);
+    for (const InitMember& member : (*used)->members) {
+      if (!member.called || member.done) continue;
+      entry.culprits.insert(view_.names.Rank(member.process, member.device));
+    }
+    return;
+  }
   if (!inits.empty()) {
     // Missing calls of the deepest one explain the rest; with one they are the same.
     const InitCall& deepest = *inits.back();

@@ -112,6 +112,13 @@ uint32_t AllMembersCall(const WaitView& view, const InitCall& init, WaitNodes* n
     nodes->Wait(node, nodes->Leaf(LeafKind::kUnknown, 0, init.parent), Reason::kCommunicatorInit);
     return node;
   }
+  // Its callers contradict each other: the mismatch is reported, and what they wait for is no rank.
+  if (Contradiction(init) != 0) return node;
+  // The root of such an id is mostly gone, and NCCL gives up after a minute.
+  if (init.made_before) {
+    nodes->Wait(node, nodes->Leaf(LeafKind::kUnknown, 0, init.comm), Reason::kCommunicatorInit);
+    return node;
+  }
   UnnamedMembers unnamed(view, init, nodes);
   for (size_t r = 0; r < init.members.size(); ++r) {
     const int rank = static_cast<int>(r);

@@ -179,6 +179,29 @@ v1::Event CallNamed(uint32_t number, const char* symbol) {
   return event;
 }
 
+// The last of three callers passes another number of ranks.
+Verdict AnotherSize() {
+  JobModel model;
+  Round round;
+  for (int p = 0; p < 3; ++p) {
+    CallRecord init;
+    init.process = static_cast<uint32_t>(p + 1);
+    init.thread = 1;
+    init.kind = RecordKind::kBegin;
+    init.call = Call::kCommInit;
+    init.order = 1;
+    init.time_ns = static_cast<uint64_t>(p + 1);
+    init.call_site = 96;
+    init.payload = ring::CommInitPayload{
+        .comm = 1, .nranks = p == 2 ? 4 : 3, .rank = p, .device = 0, .uid = 7, .color = -1};
+    model.OnProcessStarted({.process = init.process, .pid = 100 + init.process});
+    model.OnRecord(init);
+  }
+  round.begin_ns = round.end_ns = 400'000'000;
+  model.OnRound(round);
+  return model.Current();
+}
+
 Verdict CallFailed() {
   CallRecord end;
   end.process = 2;
@@ -283,6 +306,7 @@ const std::map<std::string, std::function<Verdict()>>& Jobs() {
          return Hang(Comms(2, 2),
                      {Program{Init(0), Init(1), Sleep()}, Program{Init(1), Init(0), Sleep()}});
        }},
+      {"communicator-init-mismatch", AnotherSize},
       {"communicator-init-missing",
        [] {
          return Hang(Comms(1, 3), {Program{Init(0)}, Program{Init(0)}, Program{Sleep()}}, 6);
