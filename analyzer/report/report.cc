@@ -208,6 +208,7 @@ std::string StateWords(PartState state, bool many) {
 
 // "gordian: DEADLOCK (confirmed after 0.21 s): ".
 std::string HeadlineStart(const Finding& finding) {
+  if (model::OnlySlow(finding)) return "gordian: waiting: ";
   std::string head = fmt::format("gordian: {}", Title(finding.verdict));
   if (IsProblem(finding.verdict)) {
     head += fmt::format(" ({}", model::Name(finding.confidence));

@@ -35,6 +35,12 @@ void VerdictDesk::OnVerdict(const analyzer::VerdictUpdate& update) {
       case VerdictPolicy::Say::kHeadline:
         news_.push_back(analyzer::Headline(update.verdict.main, report) + "\n");
         break;
+      case VerdictPolicy::Say::kSlow:
+        news_.push_back(analyzer::Headline(update.verdict.main, report) + "\n");
+        break;
+      case VerdictPolicy::Say::kGoesOn:
+        news_.push_back("gordian: the job goes on\n");
+        break;
       case VerdictPolicy::Say::kWithdrawn:
         if (!update.verdict.disproved.empty()) break;  // said below
         news_.push_back(update.verdict.restarts.times > 0

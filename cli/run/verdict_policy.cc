@@ -60,8 +60,12 @@ VerdictPolicy::Say VerdictPolicy::Judge(const model::Verdict& verdict, bool inte
       withdrawn_ = true;
       return Say::kWithdrawn;
     }
-    return Say::kNothing;
+    const bool slow = model::OnlySlow(main) && !interrupted;
+    if (slow == slow_) return Say::kNothing;
+    slow_ = slow;
+    return slow ? Say::kSlow : Say::kGoesOn;
   }
+  slow_ = false;
   const std::string key = std::string(model::Name(main.verdict)) + "/" + main.check + "/" +
                           model::Name(main.confidence);
   const bool is_new = said_.insert(key).second;

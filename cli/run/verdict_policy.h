@@ -30,6 +30,8 @@ class VerdictPolicy {
     kReport,     // the whole report: the first problem of this job
     kHeadline,   // one line: a suspicion became another, or was confirmed
     kWithdrawn,  // one line: a suspicion is no longer held
+    kSlow,       // one line: what the job waits for, possibly for good
+    kGoesOn,     // one line: it waits no longer
   };
   // Judges a new verdict. After a signal of the user (`interrupted`), ended processes are no
   // finding.
@@ -52,6 +54,7 @@ class VerdictPolicy {
   bool reported_ = false;
   bool problem_ = false;
   bool withdrawn_ = false;
+  bool slow_ = false;  // said last
   std::set<std::string> said_;
   bool act_ = false;
   bool acted_ = false;

@@ -183,7 +183,8 @@ ModelRun RunModel(const Schedule& schedule, Turns turns) {
   std::set<std::string> because;
   for (const model::WaitEdge& edge : verdict.main.cycle) because.insert(BecauseOf(edge));
   run.because.assign(because.begin(), because.end());
-  run.hangs = machine.SomethingWaits() && model::SaysTrouble(verdict.main.verdict);
+  run.hangs = machine.SomethingWaits() && model::SaysTrouble(verdict.main.verdict) &&
+              !model::OnlySlow(verdict.main);
   return run;
 }
 

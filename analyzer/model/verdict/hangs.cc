@@ -41,7 +41,7 @@ std::string CycleSummary(const std::vector<Arrow>& arrows) {
 }
 
 // Calls of ncclCommInitRank that wait for members of which nothing says which processes they are:
-// more processes may be meant than places are free.
+// more processes that wait in such calls may be meant than places are free.
 struct UnnamedCalls {
   std::vector<const InitCall*> calls;  // empty: the witness names every member
   std::set<int> callers;
@@ -90,29 +90,28 @@ UnnamedCalls FindUnnamed(const RoundView& view, const std::vector<bool>& can,
                          const std::vector<WitnessStep>& witness) {
   UnnamedCalls unnamed;
   const auto& nodes = view.graph.nodes();
-  bool open = false;
-  for (const WitnessStep& step : witness) {
-    const WaitNode& node = nodes[step.node];
-    const InitCall* const init =
-        node.kind == NodeKind::kAnyProcess ? view.graph.matcher().FindInit(node.init) : nullptr;
-    if (init == nullptr) continue;
-    std::set<ProcessId> others;
-    for (const auto& [id, process] : view.graph.execution().processes()) {
-      if (!process.Dead() && process.CalledNccl()) others.insert(id);
-    }
-    for (const InitMember& member : init->members) others.erase(member.process);
-    open |= others.size() > init->members.size() - static_cast<size_t>(init->called);
-  }
-  if (!open) return unnamed;
+  std::set<ProcessId> waiting;
   for (size_t n = 0; n < nodes.size(); ++n) {
     if (nodes[n].kind != NodeKind::kInit || can[n]) continue;
     const InitCall* const init = view.graph.matcher().FindInit(nodes[n].init);
     if (init == nullptr || init->parent >= 0) continue;
     unnamed.calls.push_back(init);
     for (const InitMember& member : init->members) {
-      if (member.called) unnamed.callers.insert(view.names.Rank(member.process, member.device));
+      if (!member.called) continue;
+      unnamed.callers.insert(view.names.Rank(member.process, member.device));
+      waiting.insert(member.process);
     }
   }
+  const auto open = [&](const WitnessStep& step) {
+    const WaitNode& node = nodes[step.node];
+    const InitCall* const init =
+        node.kind == NodeKind::kAnyProcess ? view.graph.matcher().FindInit(node.init) : nullptr;
+    if (init == nullptr) return false;
+    std::set<ProcessId> others = waiting;
+    for (const InitMember& member : init->members) others.erase(member.process);
+    return others.size() > init->members.size() - static_cast<size_t>(init->called);
+  };
+  if (std::none_of(witness.begin(), witness.end(), open)) return {};
   return unnamed;
 }
 

@@ -243,8 +243,9 @@ void JobModel::Impl::OnRound(Round round) {
   const WaitForGraph graph(execution_, matcher_, options_, round.begin_ns, Conjecture::kNone,
                            &nodes_);
   const Names& names = NamesNow();
-  const RoundView view{graph, names, options_, round.begin_ns,
-                       !confirmed_.empty() || !suspected_.empty()};
+  const bool stands =
+      !confirmed_.empty() || !std::all_of(suspected_.begin(), suspected_.end(), OnlySlow);
+  const RoundView view{graph, names, options_, round.begin_ns, stands};
   suspected_.clear();
   standing_.Look(view);
   std::vector<bool> stuck;
@@ -442,6 +443,8 @@ Verdict JobModel::Impl::Current() const {
     findings.push_back(std::move(finding));
   }
   findings.insert(findings.end(), suspected_.begin(), suspected_.end());
+  if (!std::all_of(findings.begin(), findings.end(), OnlySlow))
+    std::erase_if(findings, OnlySlow);  // what is stuck explains what is slow
   if (findings.empty()) findings.push_back(Base(names));
   for (Finding& finding : findings) FillEvidence(names, &finding);
   Verdict verdict = WorstFirst(std::move(findings));

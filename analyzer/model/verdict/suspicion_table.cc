@@ -31,19 +31,28 @@ constexpr SuspicionRow kRows[] = {
     {Suspicion::kCallMissing, LeafKind::kRunning, 1, 1, "communicator-call-missing", kNotJoined,
      kNotJoinedEachOther},
     {Suspicion::kDestroyMissing, LeafKind::kRunning, 12, 12, "communicator-call-missing",
-     kNotJoined, kNotJoinedEachOther},
+     kNotJoined, kNotJoinedEachOther,
+     "{Culprits} {has|have} not joined {operation} yet{only_instead:, it *}; {waiting}."},
     {Suspicion::kInitStuck, LeafKind::kDone, 12, 12, "communicator-init-stuck",
-     "Every member has called {operation}, and it does not come back; {waiting} in it."},
+     "Every member has called {operation}, and it does not come back; {waiting} in it.", nullptr,
+     "Every member has called {operation}, and it has not come back yet; {waiting} in it."},
     {Suspicion::kMemoryWait, LeafKind::kMemory, 1, 10, "memory-wait",
      "{A stream|Streams} of {culprits} {waits|wait} for a value in memory that has not come, and "
      "{operation} waits for that{victims:; *}."},
     {Suspicion::kGroupedDifferently, LeafKind::kDone, 1, 1, "mismatch-grouping",
      "The groups that {operation} is in differ: {difference}; {waiting}."},
+    {Suspicion::kHostFunctionInFront, LeafKind::kKernel, 1, 1, "host-blocked",
+     "{A host function|Host functions} of {culprits} {has|have} not returned, and {operation} "
+     "waits for that{victims:; *}."},
     {Suspicion::kKernelInFront, LeafKind::kKernel, 10, 10, "kernel-in-front",
      "{A kernel or host function|Kernels or host functions} of {culprits} {does|do} not end, and "
-     "{operation} waits for that{victims:; *}."},
+     "{operation} waits for that{victims:; *}.",
+     nullptr,
+     "{A kernel or host function|Kernels or host functions} of {culprits} {has|have} run for long, "
+     "and {operation} waits for that{victims:; *}."},
     {Suspicion::kStuckKernel, LeafKind::kDone, 3, 3, "stuck-kernel",
-     "Nothing ends although {operation} has been issued by all that it needs; {waiting}."},
+     "Nothing ends although {operation} has been issued by all that it needs; {waiting}.", nullptr,
+     "{operation} has been issued by all that it needs, and has run for long; {waiting}."},
     {Suspicion::kEvidenceMissing, LeafKind::kUnknown, 1, 1, "evidence-missing",
      "What {waiting} for{operation: in *} was not seen{unseen:: *}."},
 };
@@ -88,10 +97,12 @@ std::string Place(std::string_view place, const SuspicionWords& words) {
 
 const SuspicionRow& RowOf(Suspicion suspicion) { return kRows[static_cast<size_t>(suspicion)]; }
 
-std::string Sentence(const SuspicionRow& row, const SuspicionWords& words) {
+std::string Sentence(const SuspicionRow& row, const SuspicionWords& words, bool early) {
   const bool each_other = words.victims.empty() && words.culprits.size() != 1;
-  std::string_view rest =
-      each_other && row.sentence_no_victims != nullptr ? row.sentence_no_victims : row.sentence;
+  std::string_view rest = early ? row.sentence_early
+                          : each_other && row.sentence_no_victims != nullptr
+                              ? row.sentence_no_victims
+                              : row.sentence;
   std::string text;
   while (!rest.empty()) {
     const size_t open = rest.find('{');

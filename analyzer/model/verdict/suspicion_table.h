@@ -21,6 +21,7 @@ enum class Suspicion : uint8_t {
   kInitStuck,
   kMemoryWait,
   kGroupedDifferently,
+  kHostFunctionInFront,
   kKernelInFront,
   kStuckKernel,
   kEvidenceMissing,
@@ -36,6 +37,9 @@ struct SuspicionRow {
   // with the word for *, unless the word is empty.
   const char* sentence;
   const char* sentence_no_victims = nullptr;  // several culprits who wait for each other
+  // What is said, as merely possible, from suspect_after_ns until the patience is over: that the job
+  // is slow there, without blame. Null: nothing.
+  const char* sentence_early = nullptr;
 };
 
 const SuspicionRow& RowOf(Suspicion);
@@ -52,7 +56,7 @@ struct SuspicionWords {
   std::string unseen;
 };
 
-std::string Sentence(const SuspicionRow&, const SuspicionWords&);
+std::string Sentence(const SuspicionRow&, const SuspicionWords&, bool early = false);
 
 }  // namespace gordian::model
 

@@ -143,12 +143,17 @@ class Search {
 
   // Whether the waiter has waited as long as the suspicion's row asks.
   bool Ripe(Suspicion, uint32_t waiter, bool working = false) const;
+  // Whether something is to be said: as a suspicion, or, until that is ripe, as a possibility.
+  bool Tell(Suspicion, uint32_t waiter);
+  void Begin() { early_ = false; }  // with the next waiter
 
   void NotJoined(const std::vector<bool>& can, uint32_t waiter);
   void Missing(const std::vector<bool>& can, uint32_t waiter);
   void NotWritten(const std::vector<bool>& can, uint32_t waiter, const std::set<ProcessId>& whose);
   void AllIssued(const std::vector<bool>& can, uint32_t waiter);
   void KernelInFront(const std::vector<bool>& without_kernels, uint32_t waiter);
+  // False: something else than host functions is in the way.
+  bool HostFunctionInFront(const std::vector<bool>& without_kernels, uint32_t waiter);
   void InitStuck(const std::vector<bool>& can, uint32_t waiter);
   // False: the members of the launch's collectives do not hold them in different groups.
   bool GroupedDifferently(const std::vector<bool>& can, uint32_t waiter);
@@ -157,6 +162,7 @@ class Search {
  private:
   struct Entry {
     const SuspicionRow* row = nullptr;
+    bool early = false;
     Finding finding;
     std::set<int> culprits;
     std::vector<uint32_t> waiters;
@@ -165,11 +171,13 @@ class Search {
   };
 
   Entry& Of(Suspicion suspicion, const std::vector<bool>& can, uint32_t waiter) {
-    const char* const check = RowOf(suspicion).check;
-    auto [it, added] = entries_.try_emplace(check);
+    const SuspicionRow& row = RowOf(suspicion);
+    auto [it, added] = entries_.try_emplace({row.check, row.sentence, early_});
     if (added) {
-      it->second.row = &RowOf(suspicion);
-      it->second.finding = MakeFinding(check, Confidence::kSuspected);
+      it->second.row = &row;
+      it->second.early = early_;
+      it->second.finding =
+          MakeFinding(row.check, early_ ? Confidence::kPossible : Confidence::kSuspected);
       it->second.words.operation =
           describer_.Operation(view_.graph.nodes()[LaunchBehind(view_.graph, can, waiter)]);
     }
@@ -186,7 +194,8 @@ class Search {
 
   const RoundView& view_;
   Describer describer_;
-  std::map<std::string, Entry> entries_;
+  bool early_ = false;  // Tell() has said so of the waiter at hand
+  std::map<std::tuple<std::string, std::string, bool>, Entry> entries_;
   std::map<ProcessId, std::set<ProcessId>>
       held_by_;  // by way of threads that wait: others that run
 };
@@ -195,6 +204,11 @@ bool Search::Ripe(Suspicion suspicion, uint32_t waiter, bool working) const {
   const SuspicionRow& row = RowOf(suspicion);
   return Since(view_.graph.nodes()[waiter].since_ns) >=
          (working ? row.patience_working : row.patience) * view_.options.suspect_after_ns;
+}
+
+bool Search::Tell(Suspicion suspicion, uint32_t waiter) {
+  early_ = !Ripe(suspicion, waiter);
+  return !early_ || RowOf(suspicion).sentence_early != nullptr;
 }
 
 // Those of `running` none of whose threads waits for another that runs: a thread that sleeps in
@@ -242,7 +256,7 @@ void Search::NotJoined(const std::vector<bool>& can, uint32_t waiter) {
     const Suspicion suspicion = MakesCommunicator(deepest.call)      ? Suspicion::kInitMissing
                                 : deepest.call == Call::kCommDestroy ? Suspicion::kDestroyMissing
                                                                      : Suspicion::kCallMissing;
-    if (!Ripe(suspicion, waiter)) return;
+    if (!Tell(suspicion, waiter)) return;
     Entry& entry = Of(suspicion, can, waiter);
     entry.words.operation = view_.names.Init(deepest);
     for (int rank : MissingFrom(deepest, view_, reached.running)) {
@@ -316,6 +330,7 @@ void Search::AllIssued(const std::vector<bool>& can, uint32_t waiter) {
     if (process.unknown.events)
       lost.push_back("records of " + view_.names.RankOf(id) + " were lost");
   }
+  if (early_ && !lost.empty()) return;
   Entry& entry =
       Of(lost.empty() ? Suspicion::kStuckKernel : Suspicion::kEvidenceMissing, can, waiter);
   auto& unseen = entry.finding.evidence.not_visible;
@@ -338,6 +353,27 @@ void Search::KernelInFront(const std::vector<bool>& without_kernels, uint32_t wa
   for (ProcessId id : in_kernels) {
     for (int rank : view_.names.AllRanks(id)) entry.culprits.insert(rank);
   }
+}
+
+bool Search::HostFunctionInFront(const std::vector<bool>& without_kernels, uint32_t waiter) {
+  const Reached reached = Reach(view_.graph, without_kernels, waiter);
+  if (reached.in_kernels.empty() || !reached.memory.empty()) return false;
+  for (const ProcessId id : reached.in_kernels) {
+    const Process& process = *view_.graph.execution().Find(id);
+    const bool in_one =
+        std::any_of(process.streams.begin(), process.streams.end(), [](const auto& entry) {
+          const StreamQueue& queue = entry.second;
+          return queue.host_code != 0 && queue.host_code == queue.done + 1;
+        });
+    if (!in_one || process.unknown.events || !process.info.markers_enabled) return false;
+  }
+  early_ = false;
+  if (!Ripe(Suspicion::kHostFunctionInFront, waiter)) return true;
+  Entry& entry = Of(Suspicion::kHostFunctionInFront, without_kernels, waiter);
+  for (const ProcessId id : reached.in_kernels) {
+    for (int rank : view_.names.AllRanks(id)) entry.culprits.insert(rank);
+  }
+  return true;
 }
 
 // All members of a communicator are in the call that makes it, or are through: what it still waits
@@ -392,7 +428,10 @@ bool Search::GroupedDifferently(const std::vector<bool>& can, uint32_t waiter) {
 
 std::vector<Finding> Search::Take() {
   std::vector<Finding> findings;
-  for (auto& [check, entry] : entries_) {
+  const bool any_ripe = std::any_of(entries_.begin(), entries_.end(),
+                                    [](const auto& entry) { return !entry.second.early; });
+  for (auto& [key, entry] : entries_) {
+    if (entry.early && any_ripe) continue;  // a suspicion explains the stall already
     Finding& finding = entry.finding;
     finding.culprit_ranks.assign(entry.culprits.begin(), entry.culprits.end());
     std::set<int> victims;
@@ -429,7 +468,8 @@ std::vector<Finding> Search::Take() {
     for (const std::string& text : entry.instead)
       words.instead += (words.instead.empty() ? "" : "; ") + text;
     if (!unseen.empty()) words.unseen = unseen.front();
-    finding.summary = Sentence(*entry.row, words);
+    finding.summary = Sentence(*entry.row, words, entry.early);
+    if (entry.early) finding.culprit_ranks.clear();
     findings.push_back(std::move(finding));
   }
   return findings;
@@ -513,10 +553,11 @@ std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<boo
     if (!findings.empty()) return findings;
   }
   for (uint32_t n : old) {
+    search.Begin();
     if (!can[n]) {
       search.NotJoined(can, n);
     } else if (graph.nodes()[n].kind == NodeKind::kThread) {
-      if (search.Ripe(Suspicion::kInitStuck, n)) search.InitStuck(can, n);
+      if (search.Tell(Suspicion::kInitStuck, n)) search.InitStuck(can, n);
     } else if (graph.nodes()[n].kind == NodeKind::kLaunchDone) {
       const Launch* launch = graph.execution().FindLaunch(graph.nodes()[n].launch);
       bool mismatched = false;
@@ -529,10 +570,11 @@ std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<boo
       if (mismatched || launch == nullptr || !launch->enqueued) continue;
       if (without_kernels[n] && search.GroupedDifferently(can, n)) continue;
       if (without_kernels[n]) {
-        if (search.Ripe(Suspicion::kStuckKernel, n)) search.AllIssued(can, n);
+        if (search.Tell(Suspicion::kStuckKernel, n)) search.AllIssued(can, n);
         continue;
       }
-      if (!search.Ripe(Suspicion::kKernelInFront, n)) continue;
+      if (search.HostFunctionInFront(without_kernels, n)) continue;
+      if (!search.Tell(Suspicion::kKernelInFront, n)) continue;
       // Kernels might have written what a stream waits for; after so long the other story is the
       // likelier one.
       const std::set<ProcessId> memory = Reach(graph, without_kernels, n).memory;

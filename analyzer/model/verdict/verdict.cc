@@ -56,6 +56,11 @@ int Severity(VerdictKind kind) {
   return 0;
 }
 
+bool OnlySlow(const Finding& finding) {
+  return SaysTrouble(finding.verdict) && finding.confidence == Confidence::kPossible &&
+         finding.culprit_ranks.empty();
+}
+
 bool IsOver(const Finding& finding) {
   const auto done = [](const StuckOperation& operation) {
     return !operation.members.empty() &&

@@ -106,6 +106,8 @@ struct Finding {
   friend bool operator==(const Finding&, const Finding&) = default;
 };
 
+// True for what blames none: the job waits there, and may just be slow.
+bool OnlySlow(const Finding&);
 // True for a mismatch that all members have completed: something is wrong, but no rank waits for
 // it.
 bool IsOver(const Finding& finding);

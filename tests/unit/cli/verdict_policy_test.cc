@@ -55,12 +55,17 @@ TEST(VerdictPolicy, SaysThatASuspicionIsWithdrawn) {
   EXPECT_EQ(policy.Judge(Make(VerdictKind::kFinished), false), Say::kWithdrawn);
 }
 
-TEST(VerdictPolicy, AMerePossibilityIsNotReported) {
+TEST(VerdictPolicy, AMerePossibilityIsOneLineAndNothingIsDone) {
   VerdictPolicy policy({.on_verdict = OnVerdict::kKillSuspected});
-  EXPECT_EQ(policy.Judge(Make(VerdictKind::kDeadlock, Confidence::kPossible), false),
-            Say::kNothing);
+  const auto slow = Make(VerdictKind::kStuckKernel, Confidence::kPossible);
+  EXPECT_EQ(policy.Judge(slow, false), Say::kSlow);
+  EXPECT_EQ(policy.Judge(slow, false), Say::kNothing);
   EXPECT_FALSE(policy.problem());
   EXPECT_FALSE(policy.ActNow(0, 0, true));
+  EXPECT_EQ(policy.Judge(Make(VerdictKind::kHealthy), false), Say::kGoesOn);
+  EXPECT_EQ(policy.Judge(slow, false), Say::kSlow);
+  EXPECT_EQ(policy.Judge(Make(VerdictKind::kStuckKernel, Confidence::kSuspected), false),
+            Say::kReport);
 }
 
 TEST(VerdictPolicy, ReportNeverActs) {

@@ -253,16 +253,37 @@ TEST(Jobs, RankThatSleepsIsASuspicionAfterTheThresholdOnly) {
              {VerdictKind::kRankNotJoined, Confidence::kSuspected, {1}, "rank-not-joined"}, 6);
 }
 
-TEST(Jobs, LongKernelIsNoSuspicion) {
+TEST(Jobs, ALongKernelIsSaidAndIsNoSuspicion) {
   const Program usual = {Init(0), AllReduce(0), StreamSync()};
   SimJob job(Comms(1, 2), {usual, Program{Init(0), Kernel(1, true), AllReduce(0), StreamSync()}});
   JobModel model;
   job.Run();
-  job.Rounds(&model, 10);
+  job.Rounds(&model, 4);
   EXPECT_EQ(model.Current().main.verdict, VerdictKind::kHealthy);
+  job.Rounds(&model, 6);
+  EXPECT_EQ(model.Current().main.summary,
+            "A kernel or host function of rank 1 has run for long, and AllReduce #0 on A waits for "
+            "that; rank 0 waits.");
+  EXPECT_TRUE(AccusesNone(model.Current()));
   job.Rounds(&model, 45, 1);
   ExpectVerdict(model.Current(),
                 {VerdictKind::kStuckKernel, Confidence::kSuspected, {1}, "kernel-in-front"});
+}
+
+// It has a stack that says what it waits for, so that it is a suspicion at once.
+TEST(Jobs, AHostFunctionThatDoesNotReturnIsNamed) {
+  const Program usual = {Init(0), HostFunction(1), AllReduce(0), StreamSync()};
+  for (const bool all : {false, true}) {
+    SimJob job(Comms(1, 2), {all ? usual : Program{Init(0), AllReduce(0), StreamSync()}, usual});
+    JobModel model;
+    job.Run();
+    job.Rounds(&model, 4);
+    EXPECT_EQ(model.Current().main.verdict, VerdictKind::kHealthy);
+    job.Rounds(&model, 2);
+    ExpectVerdict(model.Current(),
+                  {VerdictKind::kHostBlocked, Confidence::kSuspected,
+                   all ? std::vector<int>{0, 1} : std::vector<int>{1}, "host-blocked"});
+  }
 }
 
 TEST(Jobs, OneCollectiveTooMany) {
@@ -418,14 +439,15 @@ TEST(Jobs, DestroyedInOppositeOrder) {
   const Program other = Inits(2) + Program{AllReduce(0), StreamSync(), Destroy(1), Destroy(0)};
   ExpectHang(Comms(2, 2), {usual, other}, Deadlock({0, 1}, "communicator-call-order"), 2);
   ExpectHealthy(Comms(2, 2), {usual, usual});
-  // One destroys early and the other works on: that is nothing for a minute.
-  for (const auto& [seconds, verdict] :
-       {std::pair(50, VerdictKind::kHealthy), std::pair(70, VerdictKind::kRankNotJoined)}) {
+  // One destroys early and the other works on: no rank is blamed for a minute.
+  for (const int seconds : {50, 70}) {
     SimJob job(Comms(1, 2), {Program{Init(0), Destroy(0)}, Program{Init(0), Sleep()}});
     JobModel model;
     job.Run();
     job.Rounds(&model, seconds, 0.5);
-    EXPECT_EQ(model.Current().main.verdict, verdict) << model.Current().main.summary;
+    EXPECT_EQ(model.Current().main.verdict, VerdictKind::kRankNotJoined)
+        << model.Current().main.summary;
+    EXPECT_EQ(AccusesNone(model.Current()), seconds < 60);
   }
   // Who is gone is not waited for.
   const Program gone = Inits(2) + Program{AllReduce(0), StreamSync(), Exit(0)};
