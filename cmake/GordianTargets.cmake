@@ -44,6 +44,8 @@ add_library(gordian_cuda_headers INTERFACE)
 add_library(gordian::cuda_headers ALIAS gordian_cuda_headers)
 target_include_directories(gordian_cuda_headers SYSTEM INTERFACE
   "${GORDIAN_CUDA_INCLUDE}" "${GORDIAN_NCCL_INCLUDE}")
+# nccl.h of 2.30 replaces ncclResetDebugInit by an empty macro where this is not set.
+target_compile_definitions(gordian_cuda_headers INTERFACE NCCL_OS_LINUX)
 
 add_library(gordian_flags INTERFACE)
 target_compile_options(gordian_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers)

@@ -19,7 +19,7 @@ namespace {
 using State = DoctorCheck::State;
 
 constexpr int kOldestProfiler = 4;  // the oldest interface version that the shim offers
-constexpr int kNewestProfiler = 6;
+constexpr int kNewestProfiler = 7;
 
 // Maps a file's bytes while it lives; maps nothing if the file cannot be read.
 class MappedFile {

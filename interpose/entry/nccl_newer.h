@@ -1,4 +1,4 @@
-// nccl.h, and the types of NCCL 2.30.7 that an older one lacks. Under names of our own: what a
+// nccl.h, and the types of NCCL 2.30.7 and 2.31 that an older one lacks. Under names of our own: what a
 // version in between declares must not clash with them. Only their size and their way into a call
 // matter.
 #ifndef GORDIAN_INTERPOSE_ENTRY_NCCL_NEWER_H_
@@ -20,6 +20,12 @@ struct GordianNcclWaitSignalDesc {               // ncclWaitSignalDesc_t
   int sigIdx;
   int ctx;
 };
+#endif
+
+#if NCCL_VERSION_CODE >= 23100
+using GordianNcclCollConfig = ncclCollConfig_t;
+#else
+struct GordianNcclCollConfig;  // ncclCollConfig_t, which only NCCL reads
 #endif
 
 #endif  // GORDIAN_INTERPOSE_ENTRY_NCCL_NEWER_H_

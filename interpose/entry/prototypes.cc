@@ -11,6 +11,9 @@
 #if NCCL_VERSION_CODE < 23007
 #define GORDIAN_HOOKS_WITHOUT_NEWER_NCCL
 #endif
+#if NCCL_VERSION_CODE < 23100
+#define GORDIAN_HOOKS_WITHOUT_NCCL_2_31
+#endif
 
 #elif defined(GORDIAN_PROTOTYPES_OF_CUDA)
 // Declares every exported form under its own name: old versions, per-thread-default-stream twins.

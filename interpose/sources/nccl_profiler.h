@@ -5,7 +5,7 @@
 // The shim turns NCCL's events into the records of the calls that NCCL was in, as if they had come
 // through the symbols: interpose/describe/describe_nccl.h. Each version reports:
 //
-//   5, 6  the group (kGroupApi) from its first operation to its end, each called collective
+//   5-7   the group (kGroupApi) from its first operation to its end, each called collective
 //         (kCollApi) with its stream, each send and receive once NCCL launches it (kP2p knows the
 //         peer, kP2pApi the stream), and a kernel's launch (kKernelLaunch). Around a call outside
 //         of a group NCCL makes a group of its own: the call is taken to last as long.
@@ -22,7 +22,7 @@
 // and the shim ignores those; it ignores version 4, whose events come from other threads, in any
 // process that calls NCCL through symbols.
 //
-// Threads: any. Of versions 5 and 6 the shim takes only events between kGroupApi's start and end on
+// Threads: any. From version 5 on the shim takes only events between kGroupApi's start and end on
 // one thread, the application's own: others come from NCCL's threads, and from host functions in
 // streams, where CUDA calls are forbidden. Nothing blocks or fails; NCCL always gets success.
 #ifndef GORDIAN_INTERPOSE_SOURCES_NCCL_PROFILER_H_

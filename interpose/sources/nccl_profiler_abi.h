@@ -1,11 +1,11 @@
-// The part of NCCL's profiler plugin interface, versions 4 (NCCL 2.27), 5 (2.28) and 6 (2.29), that
-// the shim reads, declared anew after NCCL's published headers (github.com/NVIDIA/nccl,
-// plugins/profiler/example/nccl/profiler_v4.h to profiler_v6.h, and profiler.h for the numbers;
+// The part of NCCL's profiler plugin interface, versions 4 (NCCL 2.27), 5 (2.28), 6 (2.29) and 7
+// (2.31), that the shim reads, declared anew after NCCL's published headers (github.com/NVIDIA/nccl,
+// plugins/profiler/example/nccl/profiler_v4.h to profiler_v7.h, and profiler.h for the numbers;
 // which calls make which events: src/plugin/profiler.cc).
 //
-// The three descriptions of an event agree in all fields read here: a head of 24 bytes, then a
-// union whose members have the same first fields. They differ in length, and version 4 has a
-// one-byte type.
+// The descriptions of an event agree in all fields read here: a head of 24 bytes, then a union
+// whose members have the same first fields. They differ in length, and version 4 has a one-byte
+// type.
 #ifndef GORDIAN_INTERPOSE_SOURCES_NCCL_PROFILER_ABI_H_
 #define GORDIAN_INTERPOSE_SOURCES_NCCL_PROFILER_ABI_H_
 
@@ -87,13 +87,15 @@ struct Description {
     P2pApiFields p2p_api;
     CollFields coll;
     P2pFields p2p;
-    char longest[88];
+    char longest[112];  // version 7: an operation with its kernel's name and the caller's tag
   };
 };
-static_assert(offsetof(Description, group_api) == 24 && sizeof(Description) == 112);
+static_assert(offsetof(Description, group_api) == 24 && sizeof(Description) == 136);
 static_assert(offsetof(CollFields, parent_group) == 80 && offsetof(P2pFields, parent_group) == 40);
 
-constexpr size_t BytesOfDescription(int version) { return version == 4 ? 104 : 112; }
+constexpr size_t BytesOfDescription(int version) {
+  return version == 4 ? 104 : version < 7 ? 112 : 136;
+}
 
 // What NCCL looks up: a name and five functions, which all return an ncclResult_t.
 struct TableV4 {
@@ -105,7 +107,7 @@ struct TableV4 {
   int (*record_state)(void* handle, int state, void* arguments);
   int (*finalize)(void* context);
 };
-struct TableV5 {  // and version 6
+struct TableV5 {  // and versions 6 and 7
   const char* name;
   int (*init)(void** context, uint64_t comm_id, int* mask, const char* comm_name, int nodes,
               int ranks, int rank, void* log);

@@ -20,6 +20,7 @@ constinit std::atomic<uint32_t> g_opened = 0;
 constinit const TableV4* g_v4 = nullptr;
 constinit const TableV5* g_v5 = nullptr;
 constinit const TableV5* g_v6 = nullptr;
+constinit const TableV5* g_v7 = nullptr;
 
 // No call that the user's plugin makes is the job's.
 class Unseen {
@@ -53,6 +54,7 @@ void Open() {
       g_v4 = static_cast<const TableV4*>(Loader().dlsym(handle, "ncclProfiler_v4"));
       g_v5 = static_cast<const TableV5*>(Loader().dlsym(handle, "ncclProfiler_v5"));
       g_v6 = static_cast<const TableV5*>(Loader().dlsym(handle, "ncclProfiler_v6"));
+      g_v7 = static_cast<const TableV5*>(Loader().dlsym(handle, "ncclProfiler_v7"));
       dlerror();
     }
     g_opened.store(1, std::memory_order_release);
@@ -60,7 +62,7 @@ void Open() {
   g_open_lock.Release();
 }
 
-const TableV5* LaterTable(int version) { return version == 5 ? g_v5 : g_v6; }
+const TableV5* LaterTable(int version) { return version == 5 ? g_v5 : version == 6 ? g_v6 : g_v7; }
 
 // NCCL makes an event of `type` for every requested type whose row has it.
 constexpr uint32_t kBelowTask = kProxyOp | kProxyStep | kKernelCh | kNetPlugin;

@@ -174,6 +174,7 @@ extern "C" {
 extern __attribute__((visibility("default"))) const profiler::TableV4 ncclProfiler_v4;
 extern __attribute__((visibility("default"))) const profiler::TableV5 ncclProfiler_v5;
 extern __attribute__((visibility("default"))) const profiler::TableV5 ncclProfiler_v6;
+extern __attribute__((visibility("default"))) const profiler::TableV5 ncclProfiler_v7;
 
 constinit const profiler::TableV4 ncclProfiler_v4 = {"gordian",          profiler::InitV4,
                                                      profiler::Start<4>, profiler::Stop<4>,
@@ -184,4 +185,7 @@ constinit const profiler::TableV5 ncclProfiler_v5 = {"gordian",          profile
 constinit const profiler::TableV5 ncclProfiler_v6 = {"gordian",          profiler::InitLater<6>,
                                                      profiler::Start<6>, profiler::Stop<6>,
                                                      profiler::State<6>, profiler::Finalize};
+constinit const profiler::TableV5 ncclProfiler_v7 = {"gordian",          profiler::InitLater<7>,
+                                                     profiler::Start<7>, profiler::Stop<7>,
+                                                     profiler::State<7>, profiler::Finalize};
 }

@@ -16,20 +16,23 @@ import subprocess
 import sys
 import tempfile
 
+# configured_inversion: rank 0 makes six calls with the tag 5 and rank 1 eight, each told of as call and as task.
+TAGS = 5 * (6 + 8) * 2
+
 JOBS = {
     "dynamic": ["gordian_e2e_job"],
     "static": ["gordian_e2e_plugin_host", "libgordian_e2e_plugin.so", "deepbind"],
 }
 
 
-def run(build, way, ours, version):
+def run(build, way, ours, version, name="inversion_one_stream"):
     """What the user's plugin was told, added up over the ranks."""
     work = tempfile.mkdtemp(prefix="gordian-profiler-")
     session = os.path.join(work, "session")
     tests = os.path.join(build, "tests")
     job = [word if word == "deepbind" else os.path.join(tests, word) for word in JOBS[way]]
     command = [os.path.join(build, "bin", "gordian"), "run", "--emulator", "--session", session] + \
-              (["--nccl-profiler"] if ours else []) + ["--"] + job + ["inversion_one_stream", "--ranks", "2", "--twin"]
+              (["--nccl-profiler"] if ours else []) + ["--"] + job + [name, "--ranks", "2", "--twin"]
     env = dict(os.environ, JOB_PROGRESS=os.path.join(work, "progress"), GORDIAN_EMU_NCCL_PROFILER=version,
                NCCL_PROFILER_PLUGIN=os.path.join(tests, "libgordian_e2e_user_profiler.so"),
                USER_PROFILER_OUT=os.path.join(work, "told"))
@@ -60,6 +63,11 @@ def main():
             sys.exit(f"{way}: the test's own plugin was not told what NCCL tells: {alone}")
         if verdict["evidence"]["nccl_calls"] == 0 or verdict["verdict"] != "finished":
             sys.exit(f"{way}: {verdict['verdict']} after {verdict['evidence']['nccl_calls']} calls")
+        alone, _ = run(build, way, False, "7", "configured_inversion")
+        behind, _ = run(build, way, True, "7", "configured_inversion")
+        print(f"{way}, version 7: {alone}")
+        if alone != behind or alone.get("tags") != TAGS or alone["broken"] or alone["unasked"]:
+            sys.exit(f"{way}, version 7: the plugin was told {behind} behind ours, and {alone} alone")
         other, verdict = run(build, way, True, "6")
         if other:
             sys.exit(f"{way}: a plugin of version 5 was called by an NCCL that speaks 6: {other}")

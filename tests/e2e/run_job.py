@@ -52,6 +52,7 @@ DEPARTS = [ALL, LAST]  # two ranks: both; more: the one that departs (checked be
 
 JOBS = {
     "inversion_one_stream": deadlock(*DEPARTS),
+    "configured_inversion": deadlock(*DEPARTS),
     "inversion_subset": deadlock([0, 1]),
     "inversion_sync": deadlock(*DEPARTS),
     "inversion_free": deadlock(*DEPARTS),
@@ -175,7 +176,8 @@ SETTINGS = {
 APART = {"settings_differ": "NCCL_PROTO=LL"}
 # Nothing but the emulator takes the setting.
 EMULATED_ONLY = ["no_processors", "grow_missing", "grow_member_missing", "grow_holder_missing", "grow_inversion",
-                 "signals_crossed", "signal_missing", "signal_missing_later", "signal_in_group"]  # of NCCL 2.30
+                 "signals_crossed", "signal_missing", "signal_missing_later", "signal_in_group",  # of NCCL 2.30
+                 "configured_inversion"]  # of NCCL 2.31
 # Innocent with and without --twin.
 INNOCENT = ["inversion_two_streams_warm", "send_send_buffered", "leaves_early", "long_capture", "split_shares", "shrink_shares"]
 # With no rings: what the state block knows of such a mismatch.

@@ -11,8 +11,6 @@ namespace gordian::emu::nccl {
 
 thread_local bool inside_bcast = false;
 
-namespace {
-
 ncclResult_t Submit(ncclComm_t handle, const OperationArguments& arguments) {
   std::shared_ptr<Comm> comm;
   ncclResult_t result = FindComm(handle, arguments.name, &comm);
@@ -28,12 +26,12 @@ ncclResult_t Submit(ncclComm_t handle, const OperationArguments& arguments) {
          static_cast<void*>(arguments.stream));
   }
   operation.stream_handle = arguments.stream;
+  operation.profiler_tag = arguments.profiler_tag;
   // NCCL discards empty collectives; an empty send still meets its receive.
   if (arguments.count == 0 && !operation.IsPointToPoint()) return ncclSuccess;
   return NoteInGroup(SubmitOperation(comm, operation));
 }
 
-}  // namespace
 }  // namespace gordian::emu::nccl
 
 using gordian::emu::nccl::CheckPointer;

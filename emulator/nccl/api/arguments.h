@@ -22,10 +22,14 @@ struct OperationArguments {
   ncclRedOp_t op = ncclSum;
   int root = 0;  // or the peer
   cudaStream_t stream = nullptr;
+  uint64_t profiler_tag = 0;  // of NCCL 2.31's calls with settings
 };
 
 // Checks them, and makes the Operation.
 ncclResult_t MakeOperation(Comm& comm, const OperationArguments& arguments, Operation* operation);
+
+// Checks them, and enqueues the operation.
+ncclResult_t Submit(ncclComm_t handle, const OperationArguments& arguments);
 
 // The live communicator behind a handle; ncclInvalidArgument otherwise.
 ncclResult_t FindComm(ncclComm_t handle, const char* function, std::shared_ptr<Comm>* comm);

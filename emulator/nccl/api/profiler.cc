@@ -10,7 +10,7 @@
 namespace gordian::emu::nccl {
 namespace {
 
-// After plugins/profiler/example/nccl/profiler_v4.h, _v5.h and _v6.h of NCCL.
+// After plugins/profiler/example/nccl/profiler_v4.h to profiler_v7.h of NCCL.
 enum : int {
   kGroup = 0x1,
   kColl = 0x2,
@@ -59,6 +59,7 @@ struct EventV4 {
   };
 };
 
+// Version 7 is longer; plugins of earlier ones read nothing of what it adds.
 struct EventV5 {
   uint64_t type;
   void* parent;
@@ -75,6 +76,7 @@ struct EventV5 {
       int root;
       void* stream;
       bool captured;
+      uint64_t user_tag;  // version 7
     } coll_api;
     struct {
       const char* func;
@@ -89,6 +91,9 @@ struct EventV5 {
     struct {
       CollV4 as_v4;
       void* parent_group;
+      const char* kernel;  // version 7, as are the next two
+      bool symmetric;
+      uint64_t user_tag;
     } coll;
     struct {
       const char* func;
@@ -99,9 +104,10 @@ struct EventV5 {
       uint8_t channels;
       void* parent_group;
     } p2p;
-    struct {  // version 6: the longest
+    struct {  // from version 6 on
       uint64_t number;
       const void* fields[10];
+      uint64_t user_tag;  // version 7
     } copy_engine;
   };
 };
@@ -129,7 +135,7 @@ struct Plugin {
   std::mutex mutex;
   bool looked = false;
   const PluginV4* v4 = nullptr;
-  const PluginV5* v5 = nullptr;  // or version 6
+  const PluginV5* v5 = nullptr;  // or versions 6 and 7
   int mask = 0;
 
   bool Wants(int types) const { return (v4 != nullptr || v5 != nullptr) && (mask & types) != 0; }
@@ -262,6 +268,7 @@ void ProfiledComm::OnCall(Operation* operation, int depth) {
     event.coll_api.root = operation->root;
     event.coll_api.stream = operation->stream_handle;
     event.coll_api.captured = operation->captured;
+    event.coll_api.user_tag = operation->profiler_tag;
   }
   plugin.v5->start(context_, &operation->call_event, &event);
   plugin.Stop(operation->call_event);
@@ -341,7 +348,7 @@ void ProfiledComm::OnTask(const Operation& operation, void* group) {
                    1,
                    group};
     } else {
-      event.coll = {coll, group};
+      event.coll = {coll, group, nullptr, false, operation.profiler_tag};
     }
     plugin.v5->start(context_, &handle, &event);
   }

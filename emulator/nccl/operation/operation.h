@@ -30,6 +30,7 @@ struct Operation {
   void* stream_handle = nullptr;  // as passed
   bool captured = false;
   void* call_event = nullptr;
+  uint64_t profiler_tag = 0;
 
   uint64_t bytes() const { return count * ElementSize(datatype); }
   bool IsPointToPoint() const { return kind == Kind::kSend || kind == Kind::kRecv; }

@@ -92,7 +92,7 @@ struct Registration {
   Registration(const char* name, int min_ranks, Body body);
 };
 
-// Of NCCL 2.30, whose nccl.h need not be installed.
+// Of NCCL 2.30 or 2.31, whose nccl.h need not be installed.
 template <typename Function>
 Function* Newer(const char* name) {
   void* found = dlsym(RTLD_DEFAULT, name);

@@ -138,6 +138,7 @@ void LateBoundUse(int copy) {
 #define DEFINE_cudart DEFINE_nccl
 #define DEFINE_cuda(name, result, parameters, arguments)
 #define GORDIAN_HOOKS_WITHOUT_NEWER_NCCL
+#define GORDIAN_HOOKS_WITHOUT_NCCL_2_31
 #define GORDIAN_HOOK(library, name, effect, rules, result, parameters, arguments) \
   DEFINE_##library(name, result, parameters, arguments)
 #include "proto/ring/hooked_calls.def"

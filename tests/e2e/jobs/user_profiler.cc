@@ -1,4 +1,4 @@
-// A user's own NCCL profiler plugin, version 5: counts what it is told into
+// A user's own NCCL profiler plugin, versions 5 and 7: counts what it is told into
 // $USER_PROFILER_OUT.PID, and holds NCCL to its word: handles come back as they were given, an
 // event's parent is a handle of ours, and nothing comes that this plugin's mask does not imply.
 #include <sys/types.h>
@@ -23,6 +23,7 @@ struct Handle {
   uint64_t type = 0;
 };
 std::atomic<int> inits, finals, groups, calls, colls, stops, states, unasked, broken;
+std::atomic<uint64_t> tags;  // version 7: the sum of what the program gave
 
 struct Event {
   uint64_t type;
@@ -40,8 +41,20 @@ struct Event {
       uint8_t channels, warps;
       const char *algo, *proto;
       Handle* parent_group;
+      const char* kernel;  // version 7, as are the next two
+      bool symmetric;
+      uint64_t tag;
     } coll;
-    char longest[88];
+    struct {
+      const char* func;
+      size_t count;
+      const char* datatype;
+      int root;
+      void* stream;
+      bool captured;
+      uint64_t tag;  // version 7
+    } coll_api;
+    char longest[112];  // version 7; 88 before
   };
 };
 
@@ -54,9 +67,10 @@ void Tell() {
   std::FILE* file = std::fopen((std::string(path) + "." + std::to_string(getpid())).c_str(), "w");
   if (file == nullptr) return;
   std::fprintf(file,
-               "init %d final %d group %d call %d coll %d stop %d state %d unasked %d broken %d\n",
+               "init %d final %d group %d call %d coll %d stop %d state %d unasked %d broken %d "
+               "tags %lu\n",
                inits.load(), finals.load(), groups.load(), calls.load(), colls.load(), stops.load(),
-               states.load(), unasked.load(), broken.load());
+               states.load(), unasked.load(), broken.load(), tags.load());
   std::fclose(file);
 }
 
@@ -100,6 +114,12 @@ int Start(void* context, void** handle, Event* event) {
   return 0;
 }
 
+int StartV7(void* context, void** handle, Event* event) {
+  if (event->type == kCollApi) tags += event->coll_api.tag;
+  if (event->type == kColl) tags += event->coll.tag;
+  return Start(context, handle, event);
+}
+
 int Stop(void* handle) {
   ++stops;
   Expect(static_cast<Handle*>(handle)->magic == kMagic);
@@ -132,5 +152,9 @@ struct Table {
   int (*record)(void*, int, void*);
   int (*finalize)(void*);
 };
-extern "C" __attribute__((visibility("default")))
-const Table ncclProfiler_v5 = {"user", Init, Start, Stop, Record, Finalize};
+extern "C" {
+__attribute__((visibility("default"))) extern const Table ncclProfiler_v5 = {
+    "user", Init, Start, Stop, Record, Finalize};
+__attribute__((visibility("default"))) extern const Table ncclProfiler_v7 = {
+    "user", Init, StartV7, Stop, Record, Finalize};
+}
