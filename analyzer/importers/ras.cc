@@ -62,7 +62,40 @@ StatusOr<RasMember> Missing(const View& from) {
   return member;
 }
 
+// Puts in the commas that 2.28.7 to 2.28.9 leave out: behind `"nvml_dev": N`, where `"status"`
+// follows. A string cannot hold this text, since its quotes would have backslashes.
+std::string InsertCommas(std::string_view bytes, size_t* count) {
+  constexpr std::string_view kBefore = "\"nvml_dev\":", kBehind = "\"status\"";
+  std::string repaired;
+  size_t done = 0;
+  for (size_t at = bytes.find(kBefore); at != bytes.npos; at = bytes.find(kBefore, at)) {
+    at = bytes.find_first_not_of(" \t", at + kBefore.size());
+    const size_t end = at == bytes.npos ? at : bytes.find_first_not_of("-0123456789", at);
+    const size_t next = end == bytes.npos ? end : bytes.find_first_not_of(" \t\r\n", end);
+    if (next == bytes.npos) break;
+    if (end > at && bytes.substr(next, kBehind.size()) == kBehind) {
+      repaired.append(bytes.substr(done, end - done)).push_back(',');
+      done = end;
+      ++*count;
+    }
+  }
+  repaired.append(bytes.substr(done));
+  return repaired;
+}
+
+StatusOr<PlainData> ReadReport(std::string_view bytes, size_t* repaired) {
+  StatusOr<PlainData> data = ReadJson(bytes);
+  if (data.ok() || bytes.find("\"nccl_version\": \"2.28.") == bytes.npos) return data;
+  const std::string whole = InsertCommas(bytes, repaired);
+  return *repaired > 0 ? ReadJson(whole) : std::move(data);
+}
+
 }  // namespace
+
+bool IsRasText(std::string_view beginning) {
+  return beginning.starts_with("NCCL version ") &&
+         beginning.find("\nCUDA runtime version ") != beginning.npos;
+}
 
 uint64_t RasMember::Total() const {
   uint64_t total = 0;
@@ -71,7 +104,13 @@ uint64_t RasMember::Total() const {
 }
 
 StatusOr<RasReport> ParseRasReport(std::string_view bytes) {
-  StatusOr<PlainData> data = ReadJson(bytes);
+  if (IsRasText(bytes)) {
+    return Status::InvalidArgument(
+        "it is the report in words, which names no counts of single ranks: gordian reads `ncclras "
+        "-f json` (NCCL 2.28.7 and later)");
+  }
+  size_t repaired = 0;
+  StatusOr<PlainData> data = ReadReport(bytes, &repaired);
   GORDIAN_RETURN_IF_ERROR(data.status());
   const View root = data->root();
   const View comms = root["communicators"];
@@ -81,6 +120,7 @@ StatusOr<RasReport> ParseRasReport(std::string_view bytes) {
   RasReport report;
   report.nccl_version = root["nccl_version"].AsText();
   report.time = root["timestamp"].AsText();
+  report.repaired_commas = repaired;
   size_t members = 0;
   for (size_t c = 0; c < comms.size(); ++c) {
     const View from = comms[c];

@@ -43,8 +43,15 @@ struct RasReport {
   std::string path;
   std::string nccl_version;
   std::string time;  // as RAS writes it, local, to the second
+  // How many commas were put in that NCCL 2.28.7 to 2.28.9 leave out behind `nvml_dev` of a missing
+  // rank. It is the only mistake that is repaired.
+  size_t repaired_commas = 0;
   std::vector<RasCommunicator> communicators;
 };
+
+// Whether a file that begins so is a report in words, as all releases from NCCL 2.24 on print it
+// without `-f json`. ParseRasReport refuses it.
+bool IsRasText(std::string_view beginning);
 
 // Parses one report's bytes. Errors name the fault, not the file.
 StatusOr<RasReport> ParseRasReport(std::string_view bytes);

@@ -116,6 +116,13 @@ Finding Reports::Make(const char* id) const {
   unseen.push_back(
       "order, streams, host waits, sends and receives, operations in CUDA graphs and the device's "
       "progress: RAS counts launches of five functions");
+  for (const RasReport& report : reports_) {
+    if (report.repaired_commas == 0) continue;
+    finding.evidence.assumes.push_back(
+        "a comma belongs behind nvml_dev of a missing rank, where NCCL " + report.nccl_version +
+        " leaves it out");
+    break;
+  }
   if (!twice_)
     unseen.push_back("whether anything moves: one report shows one moment; take a second one");
   return finding;

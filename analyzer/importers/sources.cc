@@ -5,6 +5,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "analyzer/importers/ras.h"
+
 namespace gordian::importers {
 namespace {
 
@@ -37,7 +39,8 @@ StatusOr<SourceFiles> FindSources(const std::string& path) {
   SourceFiles files;
   std::error_code error;
   if (!std::filesystem::is_directory(path, error)) {
-    files.source = SourceOf(Beginning(path));
+    const std::string beginning = Beginning(path);
+    files.source = IsRasText(beginning) ? Source::kRas : SourceOf(beginning);
     if (files.source != Source::kUnknown) files.paths.push_back(path);
     return files;
   }

@@ -103,12 +103,18 @@ StatusOr<RecordedVerdict> FromReports(const importers::SourceFiles& files) {
                     path + " cannot be read as a file of NCCL Inspector: " + status.message());
     }
   }
+  size_t repaired = 0;
+  for (const importers::RasReport& report : reports) repaired += report.repaired_commas;
   const std::string count = std::to_string(files.paths.size());
   const std::string plural = files.paths.size() == 1 ? "" : "s";
   recorded.note =
       ras ? count + " report" + plural + " of NCCL RAS, NCCL " + reports.front().nccl_version
           : count + " file" + plural + " of NCCL Inspector, " + WithCommas(inspector.records()) +
                 " operations";
+  if (repaired > 0) {
+    recorded.note += "; put in " + WithCommas(repaired) + " comma" + (repaired == 1 ? "" : "s") +
+                     " behind nvml_dev of missing ranks, which NCCL 2.28.7 and 2.28.9 leave out";
+  }
   recorded.verdict = ras ? importers::DecideRasReports(std::move(reports)) : inspector.Decide();
   return recorded;
 }

@@ -62,6 +62,32 @@ class Reports(unittest.TestCase):
         code, out, _ = analyze(self.folder)
         self.assertIn("rank 2 is behind", out)
 
+    def test_ras_of_every_release(self):
+        fixtures = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ras")
+        for name in sorted(os.listdir(fixtures)):
+            with self.subTest(name):
+                code, out, err = analyze(os.path.join(fixtures, name), "--json")
+                if name.startswith("words_"):
+                    self.assertEqual((code, out), (2, ""))
+                    self.assertIn("the report in words", err)
+                    continue
+                verdict = json.loads(out)
+                self.assertEqual((code, verdict["check"], verdict["culprit_ranks"]), (1, "rank-exited", [1, 3]), err)
+                # The releases that leave a comma out are repaired, and say so.
+                repaired = "2.28." in name
+                self.assertEqual("put in 2 commas behind nvml_dev" in err, repaired, err)
+                self.assertEqual(any("nvml_dev" in text for text in verdict["evidence"].get("assumes", [])), repaired)
+
+    def test_ras_with_another_mistake(self):
+        fixtures = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ras")
+        with open(os.path.join(fixtures, "missing_2.28.9.json"), encoding="utf-8") as f:
+            text = f.read()
+        for wrong in (text.replace('"cuda_dev": 1,', '"cuda_dev": 1'), text.replace("2.28.9", "2.30.7"), text[:-20]):
+            self.write("ras.json", wrong)
+            code, out, err = analyze(self.folder)
+            self.assertEqual((code, out), (2, ""))
+            self.assertIn("cannot be read as a report of NCCL RAS", err)
+
     def test_inspector(self):
         for rank, size in ((0, 8192), (1, 16384)):
             self.write(f"rank{rank}.log", line(rank, 1, 8192) + line(rank, 2, size))
