@@ -1,6 +1,7 @@
 #include "analyzer/importers/flight_recorder.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <filesystem>
 #include <fstream>
@@ -17,7 +18,6 @@ namespace {
 using View = PlainData::View;
 
 constexpr std::string_view kEndOfBatch = "coalesced";
-constexpr std::string_view kBackends[] = {"nccl:", "xccl:", "gloo:", "ucc:", "mpi:"};
 
 // Reads "[0, 1, 2]" or a list.
 std::vector<int> Ranks(const View& from) {
@@ -68,6 +68,17 @@ std::string SiteOf(const View& frames) {
   return site;
 }
 
+// Takes the backend's name off "nccl:all_reduce", whatever it is: a plugin's may be any word.
+std::string_view WithoutBackend(std::string_view operation) {
+  const size_t colon = operation.find(':');
+  const std::string_view backend = operation.substr(0, colon == operation.npos ? 0 : colon);
+  const bool word = std::all_of(backend.begin(), backend.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '_' || c == '-';
+  });
+  if (!backend.empty() && word) operation.remove_prefix(colon + 1);
+  return operation;
+}
+
 // Parses "send 0->1", "recv 1<-0", with ranks of the group.
 void TakePeer(FlightEntry* entry) {
   const std::string& text = entry->operation;
@@ -90,10 +101,7 @@ StatusOr<FlightEntry> Entry(const View& from,
   const auto known = key_of_name.find(name);
   entry.group = known != key_of_name.end() ? known->second : FlightGroup{name, "", {}}.Key();
   entry.record = from["record_id"].AsInt().value_or(from["id"].AsInt().value_or(0));
-  std::string_view operation = from["profiling_name"].AsText();
-  for (const std::string_view backend : kBackends) {
-    if (operation.substr(0, backend.size()) == backend) operation.remove_prefix(backend.size());
-  }
+  const std::string_view operation = WithoutBackend(from["profiling_name"].AsText());
   entry.operation = operation;
   if (entry.operation.empty()) return Status::DataLoss("an entry has no profiling_name");
   entry.p2p = from["is_p2p"].AsBool().value_or(operation.substr(0, 5) == "send " ||
@@ -106,7 +114,9 @@ StatusOr<FlightEntry> Entry(const View& from,
   entry.elements_in = Elements(from["input_sizes"]);
   entry.elements_out = Elements(from["output_sizes"]);
   entry.type = from["input_dtypes"][size_t{0}].AsText();
+  // PyTorch's watchdog retires what is complete, also where it has not asked for the state.
   entry.completed = from["state"].AsText() == "completed" ||
+                    from["retired"].AsBool().value_or(false) ||
                     from["time_discovered_completed_ns"].AsInt().value_or(0) > 0;
   entry.site = SiteOf(from["frames"]);
   return entry;
@@ -244,7 +254,7 @@ StatusOr<FlightDump> ParseFlightDump(std::string_view bytes) {
   dump.version = root["version"].AsText();
   if (dump.version.substr(0, 2) != "2.") {
     return Status::NewerVersion("version " + dump.version +
-                                " is unknown: gordian reads 2.0 to 2.10");
+                                " is unknown: gordian reads 2.0 to 2.10 and later 2.x");
   }
   std::map<std::string, std::string> key_of_name;
   const View config = root["pg_config"];

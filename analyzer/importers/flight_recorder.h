@@ -1,6 +1,6 @@
 // Reads PyTorch's Flight Recorder dumps: what each rank had enqueued when its watchdog gave up.
 //
-// Facts of the format (versions 2.0 to 2.10): torch/csrc/distributed/c10d/FlightRecorderDetail.hpp
+// Facts of the format (versions 2.0 to 2.10; later ones of 2 only add to it): torch/csrc/distributed/c10d/FlightRecorderDetail.hpp
 // and torch/distributed/flight_recorder. A dump is a pickle or JSON, one file per rank, whose name
 // ends in the rank. It identifies operations by process group and sequence number. It holds no
 // streams, events or host waits, and by default only incomplete operations, without saying whether
@@ -33,7 +33,7 @@ struct FlightEntry {
   std::string group;   // FlightGroup::Key()
   bool p2p = false;
   int64_t sequence = 0;   // among the group's collectives; for p2p among sends and receives
-  std::string operation;  // "all_reduce"; without "nccl:"
+  std::string operation;  // "all_reduce"; without the backend, as "nccl:"
   bool sends = false;     // p2p
   int peer = -1;          // p2p: its rank in the group
   int64_t elements_in = -1, elements_out = -1;  // -1: unknown

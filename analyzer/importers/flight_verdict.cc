@@ -56,6 +56,7 @@ class Dumps {
   void FindWaits();
   void FindMismatches(std::vector<Finding>* findings) const;
   void FindWaiting(std::vector<Finding>* findings) const;
+  void FindStandingStill(std::vector<Finding>* findings) const;
   void FindCycle(const std::set<int>& left, std::vector<Finding>* findings) const;
   Finding Make(const char* check) const;
   std::string GroupName(const std::string& key) const;
@@ -297,6 +298,73 @@ void Dumps::FindWaiting(std::vector<Finding>* findings) const {
   }
 }
 
+// Finds ranks that have an operation open which the other members have done: those needed the
+// rank's start, so that it is the rank's device that does not go on. Others wait for what it has
+// called behind that.
+void Dumps::FindStandingStill(std::vector<Finding>* findings) const {
+  // A member may end these before the others have begun.
+  static const std::set<std::string> kOneSided = {"broadcast",   "_broadcast_oop", "reduce",
+                                                  "_reduce_oop", "scatter",        "gather",
+                                                  "send",        "recv",           "coalesced"};
+  std::map<int, const Operation*> standing;
+  for (const auto& [number, rank] : ranks_) {
+    const FlightEntry* first = nullptr;
+    for (const auto& [operation, entry] : rank.open) {
+      if (first == nullptr || entry->record < first->record) first = entry;
+    }
+    for (const auto& [operation, entry] : rank.open) {
+      size_t done = 0, still_open = 0, unclear = 0;  // among all members
+      for (const int member : Members(operation)) {
+        const Made made = At(member, operation);
+        ++(made == Made::kDone ? done : made == Made::kOpen ? still_open : unclear);
+      }
+      // One that stands still may hold up neighbours in the middle of the operation: a minority.
+      if (done < still_open || unclear > 0) continue;
+      // What is not the first may stand behind another operation of the rank.
+      const bool alone = kOneSided.count(entry->operation) > 0;
+      if (alone && (still_open > 1 || entry != first)) continue;
+      const Operation*& known = standing[number];
+      if (known == nullptr || entry->record < rank.open.at(*known)->record) known = &operation;
+    }
+  }
+  // Who has an operation open that a standing rank has open, too, and so on.
+  std::set<int> held;
+  std::deque<int> work;
+  for (const auto& [number, operation] : standing) work.push_back(number);
+  while (!work.empty()) {
+    const int to = work.front();
+    work.pop_front();
+    for (const auto& [operation, entry] : ranks_.at(to).open) {
+      for (const int member : Members(operation)) {
+        if (member == to || standing.count(member) > 0 || ranks_.count(member) == 0) continue;
+        if (At(member, operation) == Made::kOpen && held.insert(member).second) {
+          work.push_back(member);
+        }
+      }
+    }
+  }
+  if (held.empty()) return;  // no rank waits: the watchdog may not have looked yet
+  Finding finding = Make("stuck-kernel");
+  std::set<Operation> shown;
+  std::string text;
+  for (const auto& [number, operation] : standing) {
+    finding.culprit_ranks.push_back(number);
+    if (!shown.insert(*operation).second) continue;
+    if (finding.operations.size() >= kMostOperations) continue;
+    if (text.empty()) text = Name(*operation);
+    finding.operations.push_back(Describe(*operation));
+  }
+  finding.victim_ranks.assign(held.begin(), held.end());
+  const bool one = standing.size() == 1;
+  finding.summary = model::RankList(finding.culprit_ranks, true) + (one ? " has" : " have") +
+                    " an operation open that the other members have done (" + text +
+                    (shown.size() > 1 ? " and " + std::to_string(shown.size() - 1) + " more" : "") +
+                    "): " + (one ? "its device does" : "their devices do") + " not go on; " +
+                    Waiting(finding.victim_ranks) + ".";
+  finding.evidence.assumes.push_back("the dumps were written at about the same time");
+  findings->push_back(std::move(finding));
+}
+
 // Finds the shortest cycle among ranks that wait for each other only.
 void Dumps::FindCycle(const std::set<int>& left, std::vector<Finding>* findings) const {
   std::vector<int> best;
@@ -371,6 +439,11 @@ model::Verdict Dumps::Decide() {
   std::vector<Finding> findings;
   FindMismatches(&findings);
   FindWaiting(&findings);
+  // What no dump shows explains less than a device that does not go on.
+  const bool unexplained =
+      std::all_of(findings.begin(), findings.end(),
+                  [](const Finding& finding) { return finding.check == "evidence-missing"; });
+  if (unexplained) FindStandingStill(&findings);
   if (findings.empty()) {
     size_t open = 0;
     for (const auto& [number, rank] : ranks_) open += rank.open.size();

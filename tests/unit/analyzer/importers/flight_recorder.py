@@ -71,7 +71,7 @@ class Dumps(unittest.TestCase):
         self.folder.cleanup()
 
     def test_every_protocol_and_json(self):
-        for version in ("2.0", "2.4", "2.9", "2.10"):
+        for version in ("2.0", "2.4", "2.9", "2.10", "2.12"):
             for protocol in (2, 3, 4, 5, "json"):
                 with self.subTest(protocol=protocol, version=version), tempfile.TemporaryDirectory() as path:
                     write(path, lagging(version), protocol)
@@ -85,6 +85,30 @@ class Dumps(unittest.TestCase):
     def test_prefixes_of_other_writers(self):
         write(self.path, lagging(), prefix="nccl_trace_rank_")
         self.assertEqual(analyze(self.path)[1]["culprit_ranks"], [2])
+
+    def test_any_backend(self):
+        for backend in ("nccl2", "ncclx", "xccl", "gloo", "my-own_backend"):
+            with self.subTest(backend), tempfile.TemporaryDirectory() as path:
+                groups = {"5": [0, 1]}
+                write(path, {0: dump(groups, [entry(3, "5", 12, backend + ":send 0->1", True)], {"5": (12, 11)}),
+                             1: dump(groups, [], {"5": (11, 11)})})
+                verdict = analyze(path)[1]
+                self.assertEqual(verdict["culprit_ranks"], [1])
+                self.assertEqual(verdict["operations"][0]["op"], "send")
+
+    def test_what_is_retired_is_complete(self):
+        retired = dict(entry(80, "2", 38), retired=True)  # its state was never asked for
+        dumps = lagging()
+        dumps[3]["entries"].insert(0, retired)
+        write(self.path, dumps)
+        self.assertEqual(analyze(self.path)[1]["culprit_ranks"], [2])
+        # Open, it would be one that rank 2 is done with.
+        groups = {"0": [0, 1]}
+        for state, verdict in ((True, "inconclusive"), (False, "stuck_kernel")):
+            with self.subTest(state), tempfile.TemporaryDirectory() as path:
+                write(path, {0: dump(groups, [dict(entry(1, "0", 4), retired=state), entry(2, "0", 5)], {"0": (5, 3)}),
+                             1: dump(groups, [entry(2, "0", 5)], {"0": (5, 4)})})
+                self.assertEqual(analyze(path)[1]["verdict"], verdict)
 
     def test_two_sets_in_one_folder_are_refused(self):
         write(self.path, lagging())

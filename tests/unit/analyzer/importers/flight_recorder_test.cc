@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <set>
 #include <string>
 
 #include "analyzer/importers/flight_verdict.h"
@@ -183,6 +184,53 @@ TEST(FlightVerdict, WhoMayWaitForAnUnseenRankIsNotBlamed) {
 TEST(FlightVerdict, AllCalledIsNoVerdict) {
   const model::Verdict verdict = DecideFlightDumps(Job({{"0", {0, 1}}}, {{{"0", 7}}, {{"0", 7}}}));
   EXPECT_EQ(verdict.main.verdict, model::VerdictKind::kInconclusive);
+}
+
+// 16 ranks in two tensor-parallel groups of eight and eight data-parallel pairs. All have called
+// everything. The dumps of 9 and 14 begin with an operation that those of their group are done
+// with.
+TEST(FlightVerdict, WhoHasOpenWhatOthersHaveDoneStandsStill) {
+  std::map<std::string, std::vector<int>> groups = {{"0", {}}, {"1", {}}};
+  for (int rank = 0; rank < 16; ++rank) groups[rank < 8 ? "0" : "1"].push_back(rank);
+  for (int rank = 0; rank < 8; ++rank) groups[std::to_string(2 + rank)] = {rank, rank + 8};
+  const auto job = [&](const std::set<int>& standing) {
+    std::vector<std::vector<Words>> open(16);
+    for (int rank = 0; rank < 16; ++rank) {
+      const std::string group = rank < 8 ? "0" : "1";
+      if (standing.count(rank) > 0) open[rank].push_back({group, 40, "_all_gather_base"});
+      open[rank].push_back({group, 41, "all_reduce"});
+      open[rank].push_back({std::to_string(2 + rank % 8), 7, "all_reduce"});
+    }
+    return DecideFlightDumps(Job(groups, open));
+  };
+  const model::Verdict verdict = job({9, 14});
+  EXPECT_EQ(verdict.main.verdict, model::VerdictKind::kStuckKernel);
+  EXPECT_EQ(verdict.main.confidence, model::Confidence::kSuspected);
+  EXPECT_EQ(verdict.main.culprit_ranks, (std::vector<int>{9, 14}));
+  EXPECT_EQ(verdict.main.victim_ranks.size(), 14u);
+  // Too few are done to tell who holds up whom, and none is ahead of another.
+  EXPECT_TRUE(job({8, 9, 10, 11, 12}).main.culprit_ranks.empty());
+  EXPECT_EQ(job({}).main.verdict, model::VerdictKind::kInconclusive);
+  EXPECT_EQ(job({8, 9, 10, 11, 12, 13, 14, 15}).main.verdict, model::VerdictKind::kInconclusive);
+}
+
+TEST(FlightVerdict, WhatAMemberMayEndAloneProvesNothingBehindOtherWork) {
+  // Rank 1 is behind in a broadcast of rank 0, whose part is done; first it waits with rank 2, and
+  // no dump shows more.
+  const auto job = [](bool broadcast_first) {
+    std::vector<Words> behind = {{"2", 5}, {"1", 4, "broadcast"}, {"1", 5, "broadcast"}};
+    if (broadcast_first) std::swap(behind[0], behind[1]);
+    return DecideFlightDumps(
+        Job({{"1", {0, 1}}, {"2", {1, 2}}}, {{{"1", 5, "broadcast"}}, behind, {{"2", 5}}}));
+  };
+  EXPECT_TRUE(job(false).main.culprit_ranks.empty());
+  EXPECT_EQ(job(true).main.culprit_ranks, std::vector<int>{1});
+}
+
+TEST(FlightVerdict, ADumpThatIsOnlyLateBlamesNobody) {
+  // Rank 1's watchdog has not seen the end of #7 yet, and no rank waits.
+  EXPECT_TRUE(DecideFlightDumps(Job({{"0", {0, 1}}}, {{}, {{"0", 7}}}, {{{"0", {7, 7}}}, {}}))
+                  .main.culprit_ranks.empty());
 }
 
 TEST(FlightVerdict, DifferentOperationsAreAMismatch) {
