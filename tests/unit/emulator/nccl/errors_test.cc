@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 
+#include "emulator/nccl/api/nccl_header.h"
 #include "tests/unit/emulator/nccl/job.h"
 
 namespace gordian::emu::test {
@@ -185,6 +186,37 @@ TEST(Exports, EveryFunctionOfTheHeaderUnderBothNames) {
     }
   }
   EXPECT_GE(functions, 82);
+}
+
+// NCCL 2.31: settings of one call.
+TEST(Settings, OfOneCallAreChecked) {
+  EXPECT_TRUE(RunJob(1, [](Rank& rank) {
+                ncclComm_t comm = nullptr;
+                REQUIRE_NCCL(ncclCommInitAll(&comm, 1, nullptr));
+                Buffer buffer(64);
+                float* data = buffer.As<float>();
+                const auto reduce = [&](const ncclCollConfig_t* config) {
+                  return ncclAllReduceConfig(data, data, 4, ncclFloat, ncclSum, comm, nullptr,
+                                             config);
+                };
+                ncclCollConfig_t config = {};
+                REQUIRE(reduce(&config) == ncclInvalidArgument);
+                config.size = sizeof(config);
+                config.magic = 0xcafebeef;
+                config.minCTAs = config.maxCTAs = config.nvlsCTAs = NCCL_CONFIG_UNDEF_INT;
+                config.cgaClusterSize = config.CTAPolicy = NCCL_CONFIG_UNDEF_INT;
+                config.forceAlgSelection = 1;
+                REQUIRE_NCCL(reduce(&config));
+                REQUIRE_NCCL(reduce(nullptr));
+                config.minCTAs = 4;
+                config.maxCTAs = 2;
+                REQUIRE(reduce(&config) == ncclInvalidArgument);
+                config.maxCTAs = 4;
+                REQUIRE_NCCL(reduce(&config));
+                config.size = 16;
+                REQUIRE(reduce(&config) == ncclInvalidArgument);
+                rank.Mark(1);
+              }).Succeeded());
 }
 
 TEST(Stats, CountsTheApplicationsCalls) {
