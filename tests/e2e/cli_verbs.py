@@ -219,7 +219,8 @@ class Printing(CliTest):
         for name, more, state, words in [  # /bin/true, stripped, with what such an NCCL has in it
             ("new", b"NCCL version 2.28.9+cuda13.0\0ncclProfiler_v4\0ncclProfiler_v5\0", "note",
              ["NCCL 2.28.9 linked statically", "--nccl-profiler", "interface 5"]),
-            ("newest", b"NCCL version 2.31.0+cuda13.1\0ncclProfiler_v7\0", "note", ["2.31.0", "interface 6"]),
+            ("newest", b"NCCL version 2.31.0+cuda13.1\0ncclProfiler_v7\0", "note", ["2.31.0", "interface 7"]),
+            ("newer", b"NCCL version 2.39.0+cuda13.1\0ncclProfiler_v8\0", "note", ["2.39.0", "interface 7"]),
             ("older", b"NCCL version 2.27.3+cuda12.9\0ncclProfiler_v4\0", "note", ["without their streams"]),
             ("old", b"NCCL version 2.21.5+cuda12.4\0", "note", ["NCCL 2.21.5 linked statically", "too old"]),
             ("speaks_of_it", b"NCCL version 2.28.9 is wanted\0ncclProfiler_vendor\0", "ok", ["not linked"]),
@@ -237,7 +238,7 @@ class Printing(CliTest):
             f.write(b"\0ncclProfiler_v5\0")
         self.assertNotIn("own profiler plugin", sources("true"))
         check = sources("true", NCCL_PROFILER_PLUGIN=plugin)["own profiler plugin"]
-        self.assertIn("version 4, 6, which it lacks", check["detail"])
+        self.assertIn("version 4, 6, 7, which it lacks", check["detail"])
 
     def test_doctor_knows_what_becomes_of_cupti(self):
         def cupti(**env):
