@@ -3,10 +3,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <functional>
 #include <string_view>
 #include <utility>
 
@@ -25,6 +27,84 @@ int Raised(int fd) {
 
 std::string Leaf(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
+constexpr int kFolder = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+constexpr int kMostTemporaries = 100;
+
+bool Same(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+// 0, or an errno.
+int WriteTo(int fd, std::string_view contents) {
+  while (!contents.empty()) {
+    const ssize_t written = write(fd, contents.data(), contents.size());
+    if (written > 0) {
+      contents.remove_prefix(static_cast<size_t>(written));
+    } else if (written == 0) {
+      return ENOSPC;
+    } else if (errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
+
+// Lets `fill` write a new file, which then takes the name. 0, or an errno. The temporary file lies
+// in the same folder, since renameat() does not cross file systems; O_EXCL makes it ours alone, so a
+// link or a file that waits under one of its names is passed over.
+int Replace(int folder, const std::string& name, mode_t mode, const std::function<int(int)>& fill) {
+  std::string temporary;
+  int fd = -1;
+  for (int number = 0; fd < 0 && number < kMostTemporaries; ++number) {
+    temporary = name + ".tmp." + std::to_string(getpid());
+    if (number > 0) temporary += "." + std::to_string(number);
+    fd = openat(folder, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                mode);
+    if (fd < 0 && errno != EEXIST) break;
+  }
+  if (fd < 0) return errno;
+  int error = fill(fd);
+  if (close(fd) != 0 && error == 0) error = errno;  // quota errors appear here
+  if (error == 0 && renameat(folder, temporary.c_str(), folder, name.c_str()) != 0) error = errno;
+  if (error != 0) unlinkat(folder, temporary.c_str(), 0);
+  return error;
+}
+
+std::vector<std::string> NamesIn(int folder) {
+  std::vector<std::string> names;
+  // A descriptor of its own: a duplicate would share the position.
+  const int fd = openat(folder, ".", kFolder);
+  DIR* const entries = fd >= 0 ? fdopendir(fd) : nullptr;
+  if (entries == nullptr) {
+    if (fd >= 0) close(fd);
+    return names;
+  }
+  while (const dirent* entry = readdir(entries)) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  closedir(entries);
+  return names;
+}
+
+// 0, or the first errno.
+int Empty(int folder, dev_t device) {
+  int error = 0;
+  for (const std::string& name : NamesIn(folder)) {
+    if (unlinkat(folder, name.c_str(), 0) == 0 || errno == ENOENT) continue;
+    int failed = errno;
+    const int inner = openat(folder, name.c_str(), kFolder | O_NOFOLLOW);
+    struct stat info {};
+    if (inner >= 0 && fstat(inner, &info) == 0 && info.st_dev == device) {
+      failed = Empty(inner, device);
+      if (failed == 0 && unlinkat(folder, name.c_str(), AT_REMOVEDIR) != 0) failed = errno;
+    }
+    if (inner >= 0) close(inner);
+    if (error == 0) error = failed;
+  }
+  return error;
+}
+
 }  // namespace
 
 StatusOr<OwnedFolder> OwnedFolder::Make(const std::string& base, const std::string& prefix) {
@@ -36,12 +116,20 @@ StatusOr<OwnedFolder> OwnedFolder::Make(const std::string& base, const std::stri
 }
 
 StatusOr<OwnedFolder> OwnedFolder::Open(const std::string& path) {
-  constexpr int kFolder = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+  return OpenWith(path, kFolder | O_NOFOLLOW);
+}
+
+StatusOr<OwnedFolder> OwnedFolder::Adopt(const std::string& path) {
+  return OpenWith(path, kFolder);
+}
+
+StatusOr<OwnedFolder> OwnedFolder::OpenWith(const std::string& path, int flags) {
   const size_t slash = path.rfind('/');
   const std::string above = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   const int parent = Raised(open(above.c_str(), kFolder));
   if (parent < 0) return Status::FromErrno(errno, "cannot open the folder " + above);
-  const int fd = Raised(openat(parent, Leaf(path).c_str(), kFolder | O_NOFOLLOW));
+  const std::string leaf = Leaf(path);
+  const int fd = Raised(openat(parent, leaf.empty() ? "." : leaf.c_str(), flags));
   if (fd < 0) {
     const int error = errno;
     close(parent);
@@ -70,25 +158,66 @@ OwnedFolder::~OwnedFolder() {
   if (parent_ >= 0) close(parent_);
 }
 
-std::vector<std::string> OwnedFolder::Names() const {
-  std::vector<std::string> names;
-  // A descriptor of its own: a duplicate would share the position.
-  const int fd = openat(fd_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR* const folder = fd >= 0 ? fdopendir(fd) : nullptr;
-  if (folder == nullptr) {
-    if (fd >= 0) close(fd);
-    return names;
-  }
-  while (const dirent* entry = readdir(folder)) {
-    const std::string_view name = entry->d_name;
-    if (name != "." && name != "..") names.emplace_back(name);
-  }
-  closedir(folder);
-  return names;
-}
+std::vector<std::string> OwnedFolder::Names() const { return NamesIn(fd_); }
 
 int OwnedFolder::OpenFile(const std::string& name, int flags, mode_t mode) const {
   return openat(fd_, name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC, mode);
+}
+
+int OwnedFolder::Overwrite(const std::string& name, mode_t mode) const {
+  // No O_TRUNC: the file is looked at first. O_NONBLOCK: a pipe of that name must not block.
+  const int fd = OpenFile(name, O_WRONLY | O_CREAT | O_NONBLOCK, mode);
+  if (fd < 0) return -1;
+  struct stat info {};
+  int error = fstat(fd, &info) == 0 ? 0 : errno;
+  if (error == 0 && (!S_ISREG(info.st_mode) || info.st_nlink != 1 || info.st_uid != geteuid())) {
+    error = EPERM;
+  }
+  if (error == 0 && ftruncate(fd, 0) != 0) error = errno;
+  if (error == 0) return fd;
+  close(fd);
+  errno = error;
+  return -1;
+}
+
+Status OwnedFolder::ReplaceFile(const std::string& name, std::string_view contents,
+                                mode_t mode) const {
+  const int error = Replace(fd_, name, mode, [contents](int to) { return WriteTo(to, contents); });
+  return error == 0 ? Status::Ok() : Status::FromErrno(error, "cannot write " + path_ + "/" + name);
+}
+
+Status OwnedFolder::CopyFile(const std::string& from, const std::string& to) const {
+  const std::string what = "cannot copy " + path_ + "/" + from + " to " + to;
+  const int source = OpenFile(from, O_RDONLY);
+  if (source < 0) return Status::FromErrno(errno, what);
+  const int error = Replace(fd_, to, 0644, [source](int target) {
+    std::vector<char> block(256u << 10);
+    while (true) {
+      const ssize_t got = read(source, block.data(), block.size());
+      if (got == 0) return 0;
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return errno;
+      const int failed = WriteTo(target, {block.data(), static_cast<size_t>(got)});
+      if (failed != 0) return failed;
+    }
+  });
+  close(source);
+  return error == 0 ? Status::Ok() : Status::FromErrno(error, what);
+}
+
+StatusOr<OwnedFolder> OwnedFolder::MakeFolder(const std::string& name, mode_t mode) const {
+  std::string path = path_ + "/" + name;
+  if (mkdirat(fd_, name.c_str(), mode) != 0 && errno != EEXIST) {
+    return Status::FromErrno(errno, "cannot make " + path);
+  }
+  const int fd = Raised(openat(fd_, name.c_str(), kFolder | O_NOFOLLOW));
+  const int parent = fd < 0 ? -1 : fcntl(fd_, F_DUPFD_CLOEXEC, 10);
+  if (fd < 0 || parent < 0) {
+    const int error = errno;
+    if (fd >= 0) close(fd);
+    return Status::FromErrno(error, "cannot open the folder " + path);
+  }
+  return OwnedFolder(std::move(path), fd, parent);
 }
 
 int OwnedFolder::RemoveFile(const std::string& name) const {
@@ -103,11 +232,28 @@ Status OwnedFolder::Remove() const {
   if (fstat(fd_, &ours) != 0 || fstatat(parent_, leaf.c_str(), &named, AT_SYMLINK_NOFOLLOW) != 0) {
     return Status::FromErrno(errno, what);
   }
-  if (ours.st_dev != named.st_dev || ours.st_ino != named.st_ino) {
+  if (!Same(ours, named)) {
     return Status::InvalidArgument(what + ": another file or folder has taken its place");
   }
   if (unlinkat(parent_, leaf.c_str(), AT_REMOVEDIR) != 0) return Status::FromErrno(errno, what);
   return Status::Ok();
+}
+
+Status OwnedFolder::RemoveTree() const {
+  struct stat info {};
+  const int error = fstat(fd_, &info) == 0 ? Empty(fd_, info.st_dev) : errno;
+  if (error != 0) return Status::FromErrno(error, "cannot empty the folder " + path_);
+  return Remove();
+}
+
+Status ReplaceFile(const std::string& path, std::string_view contents, mode_t mode) {
+  const size_t slash = path.rfind('/');
+  const std::string folder =
+      slash == std::string::npos ? "." : path.substr(0, slash + (slash == 0));
+  const StatusOr<OwnedFolder> held = OwnedFolder::Adopt(folder);
+  if (!held.ok())
+    return Status(held.status().code(), "cannot write " + path + ": " + held.status().message());
+  return held->ReplaceFile(Leaf(path), contents, mode);
 }
 
 }  // namespace gordian

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/status.h"
@@ -23,6 +24,8 @@ class OwnedFolder {
   static StatusOr<OwnedFolder> Make(const std::string& base, const std::string& prefix);
   // Opens a folder that is there. Error: the last part of `path` is a link or no folder.
   static StatusOr<OwnedFolder> Open(const std::string& path);
+  // Opens a folder that the user named: if its last part is a link, it is followed this once.
+  static StatusOr<OwnedFolder> Adopt(const std::string& path);
 
   OwnedFolder(OwnedFolder&& other) noexcept;
   OwnedFolder& operator=(OwnedFolder&& other) noexcept;
@@ -38,18 +41,36 @@ class OwnedFolder {
   std::vector<std::string> Names() const;
   // As openat(2), with O_NOFOLLOW and O_CLOEXEC; -1 and errno.
   int OpenFile(const std::string& name, int flags, mode_t mode = 0) const;
+  // Opens a file to write it from its beginning, and makes it if it is not there. -1 and errno: it
+  // is a link (ELOOP), no regular file, another user's, or has a second name; it is then unchanged.
+  int Overwrite(const std::string& name, mode_t mode = 0644) const;
+  // Replaces the file atomically: a reader sees all of the old or all of the new contents. A crash
+  // of the machine may lose it (no fsync). After an error no temporary file remains. A link of that
+  // name is replaced, and what it leads to stays as it was.
+  Status ReplaceFile(const std::string& name, std::string_view contents, mode_t mode = 0644) const;
+  // Copies a file of this folder to another name in it, as ReplaceFile does.
+  Status CopyFile(const std::string& from, const std::string& to) const;
+  // Makes the folder, or opens it if it is there. Error: it is a link or no folder.
+  StatusOr<OwnedFolder> MakeFolder(const std::string& name, mode_t mode = 0755) const;
   // 0, or an errno.
   int RemoveFile(const std::string& name) const;
   // Removes the folder itself. Error: it is not empty, or its path leads elsewhere by now.
   Status Remove() const;
+  // Removes all that the folder holds, never through a link or onto another file system, and then
+  // the folder itself, as Remove does.
+  Status RemoveTree() const;
 
  private:
   OwnedFolder(std::string path, int fd, int parent);
+  static StatusOr<OwnedFolder> OpenWith(const std::string& path, int flags);
 
   std::string path_;
   int fd_ = -1;
   int parent_ = -1;  // the folder that it lies in
 };
+
+// OwnedFolder::ReplaceFile for one file that is written once; the folder is found by its path.
+Status ReplaceFile(const std::string& path, std::string_view contents, mode_t mode = 0644);
 
 }  // namespace gordian
 
