@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "interpose/entry/glibc_floor.h"
@@ -184,9 +186,13 @@ void MapCounters() {
   const int length = snprintf(path, sizeof path, "%s/" GRT_COUNTERS_FILE "%d", session,
                               static_cast<int>(getpid()));
   if (length <= 0 || length >= static_cast<int>(sizeof path)) return;
-  const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  const int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
   if (fd < 0) return;
-  if (ftruncate(fd, sizeof(grtFrontCounters_t)) == 0) {
+  // Another file under this name, which is cut below, would lose its contents.
+  struct stat info;
+  const bool ours = syscall(SYS_fstat, fd, &info) == 0 && S_ISREG(info.st_mode) &&
+                    info.st_nlink == 1 && info.st_uid == geteuid();
+  if (ours && ftruncate(fd, sizeof(grtFrontCounters_t)) == 0) {
     void* at = mmap(nullptr, sizeof(grtFrontCounters_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (at != MAP_FAILED) g_counters = static_cast<grtFrontCounters_t*>(at);
   }

@@ -219,15 +219,18 @@ bool FileSizeAllowed() {
 
 // An exec keeps pid and start time: a file of that name may be the earlier image's, which still has
 // a reader. Then the name gets a number.
-bool Publish(Process& process, const char* temporary, const char* stem) {
+bool Publish(Process& process, int folder, const char* directory, const char* temporary,
+             const char* stem) {
   for (int attempt = 0; attempt < 16; ++attempt) {
-    char name[sizeof(process.path)];
-    const int length = attempt == 0 ? snprintf(name, sizeof(name), "%s.ring", stem)
-                                    : snprintf(name, sizeof(name), "%s.%d.ring", stem, attempt);
-    if (length <= 0 || length >= static_cast<int>(sizeof(name))) return false;
+    char path[sizeof(process.path)];
+    const int length =
+        attempt == 0 ? snprintf(path, sizeof(path), "%s/%s.ring", directory, stem)
+                     : snprintf(path, sizeof(path), "%s/%s.%d.ring", directory, stem, attempt);
+    if (length <= 0 || length >= static_cast<int>(sizeof(path))) return false;
+    const char* const name = path + strlen(directory) + 1;
     constexpr unsigned kNoReplace = 1;  // RENAME_NOREPLACE; glibc's wrapper is of 2.28
-    if (syscall(SYS_renameat2, AT_FDCWD, temporary, AT_FDCWD, name, kNoReplace) == 0) {
-      memcpy(process.path, name, static_cast<size_t>(length) + 1);
+    if (syscall(SYS_renameat2, folder, temporary, folder, name, kNoReplace) == 0) {
+      memcpy(process.path, path, static_cast<size_t>(length) + 1);
       return true;
     }
     if (errno != EEXIST) return false;
@@ -241,17 +244,17 @@ Process* MapPrivateState() {
   return memory == MAP_FAILED ? nullptr : static_cast<Process*>(memory);
 }
 
-bool BuildFile(Process& process, const char* directory) {
+// `folder`: the open directory, in which all names are looked up.
+bool BuildFileIn(Process& process, int folder, const char* directory) {
   uint64_t start = 0;
   if (!FileSizeAllowed() || !ReadProcessStart(&start)) return false;
-  char stem[sizeof(process.path) - 32];
-  char temporary[sizeof(process.path)];
-  int length = snprintf(stem, sizeof(stem), "%s/%d.%llu", directory, process.pid,
-                        static_cast<unsigned long long>(start));
-  if (length <= 0 || length >= static_cast<int>(sizeof(stem))) return false;
+  char stem[64];
+  char temporary[80];
+  snprintf(stem, sizeof(stem), "%d.%llu", process.pid, static_cast<unsigned long long>(start));
   snprintf(temporary, sizeof(temporary), "%s.ring.tmp", stem);
-  unlink(temporary);  // of an earlier image that died at this very point
-  const int fd = open(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  unlinkat(folder, temporary, 0);  // of an earlier image that died at this very point
+  const int fd =
+      openat(folder, temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return false;
   struct stat status;
   void* base = MAP_FAILED;
@@ -261,7 +264,7 @@ bool BuildFile(Process& process, const char* directory) {
   }
   close(fd);
   if (base == MAP_FAILED) {
-    unlink(temporary);
+    unlinkat(folder, temporary, 0);
     return false;
   }
   process.base = static_cast<char*>(base);
@@ -274,12 +277,21 @@ bool BuildFile(Process& process, const char* directory) {
   process.file_inode = status.st_ino;
   process.next_ring_offset = kRingsOffset;
   FillHeader(process, start);
-  if (!Publish(process, temporary, stem)) {
+  if (!Publish(process, folder, directory, temporary, stem)) {
     munmap(base, ring::kMaxFileBytes);
-    unlink(temporary);
+    unlinkat(folder, temporary, 0);
     return false;
   }
   return true;
+}
+
+// If a link has taken the directory's place, there is no file.
+bool BuildFile(Process& process, const char* directory) {
+  const int folder = open(directory, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (folder < 0) return false;
+  const bool built = BuildFileIn(process, folder, directory);
+  close(folder);
+  return built;
 }
 
 // Opens the file anew for every ring: a program that closes all descriptors would close one that

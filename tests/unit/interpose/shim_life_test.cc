@@ -33,5 +33,19 @@ TEST(ShimLife, ChildrenTakeNoLockThatTheParentHeld) {
   EXPECT_EQ(RunAll("fork-beside-opening", {{"JOB_CUPTI", GORDIAN_CUPTI_LOOKALIKE}}).exit_code, 0);
 }
 
+// The job runs on, unseen; the folder that the link leads to gets no ring and loses nothing.
+TEST(ShimLife, ALinkInPlaceOfTheRingFolderIsNotFollowed) {
+  RingFolder victim;
+  RingFolder beside;
+  const std::string link = beside.path() + "/rings";
+  std::filesystem::create_directory_symlink(victim.path(), link);
+  Job job("flood", link);
+  job.Go();
+  while (!job.Line().empty()) {
+  }
+  EXPECT_EQ(job.Wait(), 0);
+  EXPECT_TRUE(std::filesystem::is_empty(victim.path()));
+}
+
 }  // namespace
 }  // namespace gordian::test
