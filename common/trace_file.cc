@@ -33,7 +33,18 @@ TraceWriter::~TraceWriter() {
 
 StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Create(const std::string& path,
                                                            v1::TraceHeader header) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  return Begin(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644),
+               path, std::move(header));
+}
+
+StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Create(const OwnedFolder& folder,
+                                                           const std::string& name,
+                                                           v1::TraceHeader header) {
+  return Begin(folder.Overwrite(name), folder.path() + "/" + name, std::move(header));
+}
+
+StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Begin(int fd, const std::string& path,
+                                                          v1::TraceHeader header) {
   if (fd < 0) {
     return Status::FromErrno(errno, "cannot create the trace " + path);
   }
@@ -52,7 +63,17 @@ StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Create(const std::string& pa
 
 StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Continue(const std::string& path,
                                                              uint64_t offset) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  return GoOn(open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC), path, offset);
+}
+
+StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Continue(const OwnedFolder& folder,
+                                                             const std::string& name,
+                                                             uint64_t offset) {
+  return GoOn(folder.OpenFile(name, O_WRONLY), folder.path() + "/" + name, offset);
+}
+
+StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::GoOn(int fd, const std::string& path,
+                                                         uint64_t offset) {
   if (fd < 0) {
     return Status::FromErrno(errno, "cannot continue the trace " + path);
   }

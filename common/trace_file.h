@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/framed_file.h"
+#include "common/owned_folder.h"
 #include "common/status.h"
 #include "gordian/v1/trace.pb.h"
 
@@ -22,14 +23,19 @@ inline constexpr uint32_t kTraceMagicBytes = 8;
 // Not thread-safe.
 class TraceWriter {
  public:
-  // Creates (or truncates) `path` and writes the magic and the header chunk. Fills in
-  // `header.format`,
-  // `header.gordian_version` and `header.record_abi`.
+  // Creates (or truncates) the file and writes the magic and the header chunk. Fills in
+  // `header.format`, `header.gordian_version` and `header.record_abi`. Error, among others: a link
+  // has that name.
+  static StatusOr<std::unique_ptr<TraceWriter>> Create(const OwnedFolder& folder,
+                                                       const std::string& name,
+                                                       v1::TraceHeader header);
   static StatusOr<std::unique_ptr<TraceWriter>> Create(const std::string& path,
                                                        v1::TraceHeader header);
   // Continues a trace that TraceReader has read up to `offset` (TraceReader::resume_offset), and
   // truncates the rest: a cut chunk, or the mark of an orderly end. Errors: not writable, or
   // shorter than `offset`.
+  static StatusOr<std::unique_ptr<TraceWriter>> Continue(const OwnedFolder& folder,
+                                                         const std::string& name, uint64_t offset);
   static StatusOr<std::unique_ptr<TraceWriter>> Continue(const std::string& path, uint64_t offset);
   ~TraceWriter();  // closes the file; without Close() the trace stays "incomplete"
   TraceWriter(const TraceWriter&) = delete;
@@ -57,6 +63,10 @@ class TraceWriter {
 
  private:
   TraceWriter(int fd, std::string path);
+  static StatusOr<std::unique_ptr<TraceWriter>> Begin(int fd, const std::string& path,
+                                                      v1::TraceHeader header);
+  static StatusOr<std::unique_ptr<TraceWriter>> GoOn(int fd, const std::string& path,
+                                                     uint64_t offset);
   Status Appended(uint64_t number);
   Status WriteChunk();
 

@@ -21,6 +21,7 @@
 #include "analyzer/stacks/sign_book.h"
 #include "analyzer/stacks/stack_book.h"
 #include "common/clock.h"
+#include "common/owned_folder.h"
 #include "common/trace_file.h"
 
 namespace gordian::analyzer {
@@ -65,6 +66,7 @@ class Analysis::Impl {
         model_(options_.model),
         events_(&model_),
         resolver_(call_sites_.Resolver()) {
+    (void)Folder();
     events_.Tell([](const model::ProcessInfo&) {},
                  [this](const model::CallRecord& record) { TakeRecord(record); });
   }
@@ -136,14 +138,16 @@ class Analysis::Impl {
       }
     }
     if ((*reader)->ending() == TraceReader::Ending::kDamaged) {
-      std::error_code error;
-      std::filesystem::copy_file(path, path + ".damaged",
-                                 std::filesystem::copy_options::overwrite_existing, error);
+      if (const OwnedFolder* const folder = Folder()) {
+        (void)folder->CopyFile(kTraceFile, std::string(kTraceFile) + ".damaged");
+      }
       AddNoteLocked("events after the end of an earlier part of the trace, which is " +
                     (*reader)->Describe());
     }
+    const OwnedFolder* const folder = Folder();
     StatusOr<std::unique_ptr<TraceWriter>> writer =
-        TraceWriter::Continue(path, (*reader)->resume_offset());
+        folder != nullptr ? TraceWriter::Continue(*folder, kTraceFile, (*reader)->resume_offset())
+                          : TraceWriter::Continue(path, (*reader)->resume_offset());
     if (!writer.ok()) {
       finished_ = true;
       return writer.status();
@@ -337,7 +341,10 @@ class Analysis::Impl {
     host_ = header.host();
     last_flush_ns_ = MonoNs();
     if (!WantsTrace()) return;
-    StatusOr<std::unique_ptr<TraceWriter>> writer = TraceWriter::Create(PathOf(kTraceFile), header);
+    const OwnedFolder* const folder = Folder();
+    StatusOr<std::unique_ptr<TraceWriter>> writer =
+        folder != nullptr ? TraceWriter::Create(*folder, kTraceFile, header)
+                          : TraceWriter::Create(PathOf(kTraceFile), header);  // says why not
     if (writer.ok()) {
       trace_ = std::move(writer).value();
     } else {
@@ -385,6 +392,17 @@ class Analysis::Impl {
     NoteDropped(events_.dropped(), &verdict);
     signs_.AddTo(model_, &verdict);
     return verdict;
+  }
+
+  // The session's folder as it was when the analysis began, whatever its path leads to by now. Null
+  // if it cannot be opened.
+  const OwnedFolder* Folder() {
+    if (!folder_ && !options_.session_dir.empty()) {
+      if (StatusOr<OwnedFolder> opened = OwnedFolder::Adopt(options_.session_dir); opened.ok()) {
+        folder_ = std::move(opened).value();
+      }
+    }
+    return folder_ ? &*folder_ : nullptr;
   }
 
   std::string PathOf(const char* name) const { return options_.session_dir + "/" + name; }
@@ -436,7 +454,10 @@ class Analysis::Impl {
   }
 
   void WriteFile(const char* name, const std::string& contents) {
-    if (Status status = ReplaceFile(PathOf(name), contents); !status.ok()) Degrade(status);
+    const OwnedFolder* const folder = Folder();
+    const Status status = folder != nullptr ? folder->ReplaceFile(name, contents)
+                                            : ReplaceFile(PathOf(name), contents);  // says why not
+    if (!status.ok()) Degrade(status);
   }
 
   void Tell(const std::optional<News>& update) {
@@ -463,6 +484,7 @@ class Analysis::Impl {
   CallSites call_sites_;
   std::array<std::pair<uint32_t, uint64_t>, 1024> lately_noted_ = {};
   const SiteResolver resolver_;
+  std::optional<OwnedFolder> folder_;
   std::unique_ptr<TraceWriter> trace_;
   uint64_t last_flush_ns_ = 0;
   bool begun_ = false;

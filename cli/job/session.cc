@@ -100,6 +100,9 @@ Session Session::Open(const std::string& wanted, const std::string& program) {
     }
     if (claim == Claim::kOurs) {
       session.dir_ = dir;
+      if (StatusOr<OwnedFolder> opened = OwnedFolder::Adopt(dir); opened.ok()) {
+        session.folder_ = std::move(opened).value();
+      }
       if (number > 1 && !by_default) {
         session.note_ = base + " already holds a session; this one goes to " + dir +
                         " (to see the old one: gordian explain " + ShellQuote(base) + ")";
@@ -132,33 +135,8 @@ Status Session::WriteManifest() {
   }
   const std::string text =
       manifest_.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-  const std::string target = path("manifest.json");
-  const std::string fresh = target + ".partial";
-  const int fd = open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) {
-    return Status::FromErrno(errno, "cannot write " + target);
-  }
-  size_t written = 0;
-  int error = 0;
-  while (written < text.size()) {
-    const ssize_t n = write(fd, text.data() + written, text.size() - written);
-    if (n < 0 && errno != EINTR) {
-      error = errno;
-      break;
-    }
-    written += n > 0 ? static_cast<size_t>(n) : 0;
-  }
-  if (close(fd) != 0 && error == 0) {
-    error = errno;
-  }
-  if (error == 0 && rename(fresh.c_str(), target.c_str()) != 0) {
-    error = errno;
-  }
-  if (error != 0) {
-    unlink(fresh.c_str());
-    return Status::FromErrno(error, "cannot write " + target);
-  }
-  return Status::Ok();
+  return folder_ ? folder_->ReplaceFile("manifest.json", text)
+                 : ReplaceFile(path("manifest.json"), text);
 }
 
 StatusOr<nlohmann::ordered_json> ReadManifest(const std::string& session_dir) {

@@ -3,10 +3,12 @@
 #define GORDIAN_CLI_JOB_SESSION_H_
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/owned_folder.h"
 #include "common/status.h"
 
 namespace gordian::cli {
@@ -33,6 +35,7 @@ class Session {
 
  private:
   std::string dir_;
+  std::optional<OwnedFolder> folder_;  // that very folder, whatever its path leads to later
   std::string note_;
   nlohmann::ordered_json manifest_;
 };

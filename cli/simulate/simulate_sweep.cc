@@ -13,6 +13,7 @@
 #include "cli/job/install_paths.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
+#include "common/owned_folder.h"
 #include "simulator/sweep_svg.h"
 
 namespace gordian::cli {
@@ -20,21 +21,9 @@ namespace {
 
 // Replaces the file atomically, so that a kill leaves the old one or the new one.
 bool WriteFile(const std::string& path, const std::string& text) {
-  const std::string beside = path + ".part";
-  {
-    std::ofstream file(beside, std::ios::binary | std::ios::trunc);
-    file << text;
-    file.flush();
-    if (!file) {
-      PrintError("cannot write " + beside + ": " + strerror(errno));
-      return false;
-    }
-  }
-  if (rename(beside.c_str(), path.c_str()) != 0) {
-    PrintError("cannot write " + path + ": " + strerror(errno));
-    return false;
-  }
-  return true;
+  const Status status = ReplaceFile(path, text);
+  if (!status.ok()) PrintError(status.message());
+  return status.ok();
 }
 
 }  // namespace

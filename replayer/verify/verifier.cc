@@ -14,6 +14,7 @@
 #include <memory>
 #include <thread>
 
+#include "common/owned_folder.h"
 #include "common/read_file.h"
 #include "replayer/record/extract.h"
 
@@ -31,29 +32,26 @@ class TemporaryFolder {
  public:
   static StatusOr<std::unique_ptr<TemporaryFolder>> Make() {
     const char* const base = getenv("TMPDIR");
-    std::string path =
-        std::string(base != nullptr && *base != 0 ? base : "/tmp") + "/gordian-replay-XXXXXX";
-    if (mkdtemp(path.data()) == nullptr)
-      return Status::FromErrno(errno, "cannot make a folder " + path);
-    return std::unique_ptr<TemporaryFolder>(new TemporaryFolder(path));
+    StatusOr<OwnedFolder> folder =
+        OwnedFolder::Make(base != nullptr && *base != 0 ? base : "/tmp", "gordian-replay-");
+    GORDIAN_RETURN_IF_ERROR(folder.status());
+    return std::unique_ptr<TemporaryFolder>(new TemporaryFolder(std::move(folder).value()));
   }
   // Processes of a killed job may write there for a moment longer. A folder that cannot be removed
   // stays, without harm.
   ~TemporaryFolder() {
     for (int tries = 0; tries < 100; ++tries) {
-      std::error_code error;
-      std::filesystem::remove_all(path_, error);
-      if (!error) return;
+      if (folder_.RemoveTree().ok()) return;
       usleep(10000);
     }
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return folder_.path(); }
 
  private:
-  explicit TemporaryFolder(std::string path) : path_(std::move(path)) {}
-  const std::string path_;
+  explicit TemporaryFolder(OwnedFolder folder) : folder_(std::move(folder)) {}
+  const OwnedFolder folder_;
 };
 
 // Runs a program in its own process group, with its output in a file. The destructor kills it and

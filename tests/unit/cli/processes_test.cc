@@ -15,6 +15,7 @@
 #include "cli/job/launcher.h"
 #include "cli/job/process_tree.h"
 #include "cli/job/ring_folder.h"
+#include "cli/job/session.h"
 #include "cli/output.h"
 #include "cli/run/guardian.h"
 
@@ -411,6 +412,23 @@ TEST(Output, NumbersAndWords) {
   EXPECT_EQ(ShellQuote("a/b-c.d"), "a/b-c.d");
   EXPECT_EQ(ShellQuote(""), "''");
   EXPECT_EQ(ShellQuote("it's $x"), "'it'\\''s $x'");
+}
+
+// A link takes the place of the session's folder while the job runs.
+TEST(SessionFolder, TheManifestGoesToTheFolderThatWasMade) {
+  Folder base;
+  const std::string victim = base.path() + "/victim";
+  fs::create_directory(victim);
+  std::ofstream(victim + "/manifest.json") << "precious";
+  Session session = Session::Open(base.path() + "/session", "job");
+  session.manifest()["a"] = 1;
+  fs::rename(base.path() + "/session", base.path() + "/aside");
+  fs::create_directory_symlink(victim, base.path() + "/session");
+  EXPECT_TRUE(session.WriteManifest().ok());
+  std::string text;
+  std::ifstream(victim + "/manifest.json") >> text;
+  EXPECT_EQ(text, "precious");
+  EXPECT_TRUE(ReadManifest(base.path() + "/aside").ok());
 }
 
 }  // namespace

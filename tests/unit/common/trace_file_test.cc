@@ -314,5 +314,25 @@ TEST_F(TraceFileTest, FuzzSmoke) {
   }
 }
 
+TEST(TraceWriting, AFullDiskAndALinkAreErrors) {
+  const auto full = TraceWriter::Create("/dev/full", {});
+  ASSERT_FALSE(full.ok());
+  EXPECT_NE(full.status().message().find("No space left"), std::string::npos);
+  std::string pattern = ::testing::TempDir() + "/trace.XXXXXX";
+  const std::string folder = mkdtemp(pattern.data());
+  const std::string victim = folder + "/victim";
+  std::ofstream(victim) << "precious";
+  std::filesystem::create_symlink(victim, folder + "/link");
+  EXPECT_FALSE(TraceWriter::Create(folder + "/link", {}).ok());
+  EXPECT_FALSE(TraceWriter::Continue(folder + "/link", kTraceMagicBytes).ok());
+  const OwnedFolder held = OwnedFolder::Open(folder).value();
+  EXPECT_FALSE(TraceWriter::Create(held, "link", {}).ok());
+  EXPECT_FALSE(TraceWriter::Continue(held, "link", kTraceMagicBytes).ok());
+  std::string text;
+  std::ifstream(victim) >> text;
+  EXPECT_EQ(text, "precious");
+  std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace gordian

@@ -169,8 +169,11 @@ TEST_F(AnalysisTest, VerdictAppearsByRename) {
   EXPECT_EQ(files, 3u);  // trace.gtrace, verdict.json, report.txt
 }
 
-TEST_F(AnalysisTest, AFullDiskCostsTheTraceOnly) {
-  ASSERT_EQ(symlink("/dev/full", (session_ + "/trace.gtrace").c_str()), 0);
+// The file that the link leads to stays as it was. (TraceWriter meets /dev/full in its own tests.)
+TEST_F(AnalysisTest, ALinkInPlaceOfTheTraceCostsTheTraceOnly) {
+  const std::string victim = session_ + "/victim";
+  std::ofstream(victim) << "precious";
+  ASSERT_EQ(symlink(victim.c_str(), (session_ + "/trace.gtrace").c_str()), 0);
   testing::RecordedJob job = testing::TwoRanks(true);
   for (int i = 0; i < 3; ++i) job.Round();
   Analysis analysis(Options());
@@ -181,8 +184,10 @@ TEST_F(AnalysisTest, AFullDiskCostsTheTraceOnly) {
   EXPECT_EQ(document->verdict.main.verdict, model::VerdictKind::kDeadlock);
   EXPECT_EQ(document->verdict.main.confidence, model::Confidence::kConfirmed);
   ASSERT_EQ(document->verdict.main.evidence.not_visible.size(), 1u);
-  EXPECT_NE(document->verdict.main.evidence.not_visible[0].find("No space left"), std::string::npos)
+  EXPECT_NE(document->verdict.main.evidence.not_visible[0].find("symbolic links"),
+            std::string::npos)
       << document->verdict.main.evidence.not_visible[0];
+  EXPECT_EQ(ReadAll(victim), "precious");
 }
 
 TEST_F(AnalysisTest, ASessionThatCannotBeWrittenCostsItsFilesOnly) {
@@ -197,6 +202,31 @@ TEST_F(AnalysisTest, ASessionThatCannotBeWrittenCostsItsFilesOnly) {
   StatusOr<VerdictDocument> told = ParseVerdict(last_json_);
   ASSERT_TRUE(told.ok());
   EXPECT_EQ(told->verdict.main.evidence.not_visible.size(), 1u);
+}
+
+TEST_F(AnalysisTest, AFolderSwappedForALinkLosesNothing) {
+  testing::RecordedJob job = testing::TwoRanks(true);
+  for (int i = 0; i < 3; ++i) job.Round();
+  const std::string victim = session_ + ".victim";
+  const std::string aside = session_ + ".aside";
+  fs::create_directory(victim);
+  for (const char* name : {"trace.gtrace", "verdict.json", "report.txt"}) {
+    std::ofstream(victim + "/" + name) << "precious";
+  }
+  {
+    Analysis analysis(Options());
+    fs::rename(session_, aside);
+    fs::create_directory_symlink(victim, session_);
+    Feed(&analysis, &job);
+    analysis.Finish();
+  }
+  for (const char* name : {"trace.gtrace", "verdict.json", "report.txt"}) {
+    EXPECT_EQ(ReadAll(victim + "/" + name), "precious") << name;
+    EXPECT_GT(ReadAll(aside + "/" + name).size(), 0u) << name;
+  }
+  fs::remove(session_);
+  fs::rename(aside, session_);
+  fs::remove_all(victim);
 }
 
 TEST_F(AnalysisTest, ACutTraceIsAnalysedAsFarAsItGoes) {
