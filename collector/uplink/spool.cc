@@ -49,9 +49,8 @@ Got ReadEntry(int fd, uint64_t* offset, v1::EventBatch* batch, std::string* why)
   return Got::kBatch;
 }
 
-// Returns -1, with a reason, if the file cannot be opened or is no segment.
-int OpenToRead(const std::string& path, std::string* why) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+// Returns -1, with a reason, if the file was not opened or is no segment.
+int Checked(int fd, std::string* why) {
   if (fd < 0) {
     *why = std::strerror(errno);
     return -1;
@@ -72,7 +71,13 @@ std::string Ended(const std::string& path, uint64_t batches, const std::string& 
 
 }  // namespace
 
-Spool::Spool(Options options) : options_(std::move(options)) {}
+Spool::Spool(Options options) : options_(std::move(options)) {
+  const fs::path above = fs::path(options_.folder).parent_path();
+  if (StatusOr<OwnedFolder> held = OwnedFolder::Adopt(above.empty() ? "." : above.string());
+      held.ok()) {
+    above_ = std::move(held).value();
+  }
+}
 
 Spool::~Spool() {
   CloseWriter();
@@ -92,28 +97,49 @@ void Spool::CloseReader() {
   read_offset_ = kMagicBytes;
 }
 
-Status Spool::OpenSegment(uint64_t first_number) {
-  std::error_code error;
-  fs::create_directories(options_.folder, error);
-  if (error) {
-    return Status::Unavailable("cannot make the folder " + options_.folder + ": " +
-                               error.message());
+// By path only as long as the folder above has not been seen; from then on by its descriptor.
+Status Spool::OpenFolder() {
+  const fs::path path(options_.folder);
+  if (!above_) {
+    const fs::path above = path.parent_path();
+    std::error_code error;
+    fs::create_directories(above, error);
+    StatusOr<OwnedFolder> held = OwnedFolder::Adopt(above.string());
+    if (!held.ok()) {
+      return Status::Unavailable("cannot make the folder " + options_.folder + ": " +
+                                 (error ? error.message() : held.status().message()));
+    }
+    above_ = std::move(held).value();
   }
-  char name[32];
-  std::snprintf(name, sizeof(name), "/%020llu", static_cast<unsigned long long>(first_number));
-  const std::string path = options_.folder + name + kSuffix;
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  StatusOr<OwnedFolder> made = above_->MakeFolder(path.filename().string(), 0777);
+  if (!made.ok()) {
+    return Status::Unavailable("cannot make the folder " + options_.folder + ": " +
+                               made.status().message());
+  }
+  folder_ = std::move(made).value();
+  return Status::Ok();
+}
+
+Status Spool::OpenSegment(uint64_t first_number) {
+  if (!folder_) {
+    GORDIAN_RETURN_IF_ERROR(OpenFolder());
+  }
+  char digits[32];
+  std::snprintf(digits, sizeof(digits), "%020llu", static_cast<unsigned long long>(first_number));
+  const std::string name = std::string(digits) + kSuffix;
+  const std::string path = options_.folder + "/" + name;
+  const int fd = folder_->Overwrite(name, 0600);
   if (fd < 0) {
     return Status::FromErrno(errno, "cannot write " + path);
   }
   if (Status status = WriteAllAt(fd, path, 0, kMagic, kMagicBytes); !status.ok()) {
     close(fd);
-    unlink(path.c_str());
+    folder_->RemoveFile(name);
     return status;
   }
   CloseWriter();
   write_fd_ = fd;
-  segments_.push_back({.path = path, .bytes = kMagicBytes});
+  segments_.push_back({.name = name, .bytes = kMagicBytes});
   bytes_ += kMagicBytes;
   return Status::Ok();
 }
@@ -133,12 +159,12 @@ Status Spool::Append(const v1::EventBatch& batch) {
   }
   Segment& segment = segments_.back();
   uint64_t end = segment.bytes;
-  if (Status status = WriteFrame(write_fd_, segment.path, &end, batch.SerializeAsString());
+  if (Status status = WriteFrame(write_fd_, PathOf(segment), &end, batch.SerializeAsString());
       !status.ok()) {
     failing_ = true;
     if (segment.bytes == kMagicBytes) {  // another file may come to hold this number
       CloseWriter();
-      unlink(segment.path.c_str());
+      folder_->RemoveFile(segment.name);
       bytes_ -= segment.bytes;
       segments_.pop_back();
     }
@@ -167,7 +193,7 @@ StatusOr<bool> Spool::Next(v1::EventBatch* batch) {
     }
     std::string why;
     if (read_fd_ < 0) {
-      read_fd_ = OpenToRead(segment.path, &why);
+      read_fd_ = Checked(folder_->OpenFile(segment.name, O_RDONLY), &why);
       read_offset_ = kMagicBytes;
     }
     const Got got = read_fd_ < 0 ? Got::kBad : ReadEntry(read_fd_, &read_offset_, batch, &why);
@@ -181,7 +207,7 @@ StatusOr<bool> Spool::Next(v1::EventBatch* batch) {
     if (reading_ + 1 == segments_.size()) {
       CloseWriter();  // the next batch begins a new segment
     }
-    return Status::DataLoss(std::to_string(left) + " batches in " + segment.path +
+    return Status::DataLoss(std::to_string(left) + " batches in " + PathOf(segment) +
                             " cannot be read back (" + (why.empty() ? "truncated" : why) + ")");
   }
   return false;
@@ -199,12 +225,13 @@ void Spool::Release(uint64_t number) {
     } else {
       --reading_;
     }
-    unlink(segment.path.c_str());
+    folder_->RemoveFile(segment.name);
     bytes_ -= segment.bytes;
     segments_.pop_front();
   }
-  if (segments_.empty()) {
-    rmdir(options_.folder.c_str());  // if it is empty
+  if (segments_.empty() && folder_) {
+    (void)folder_->Remove();  // if it is empty, and still in its place
+    folder_.reset();
   }
 }
 
@@ -228,7 +255,7 @@ StatusOr<SpoolContents> ReadSpool(const std::string& folder,
   };
   for (const std::string& path : paths) {
     std::string why;
-    const int fd = OpenToRead(path, &why);
+    const int fd = Checked(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC), &why);
     if (fd < 0) {
       note(Ended(path, 0, why));
       continue;

@@ -11,8 +11,10 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "common/owned_folder.h"
 #include "common/status.h"
 #include "gordian/v1/ingest.pb.h"
 
@@ -58,18 +60,22 @@ class Spool {
 
  private:
   struct Segment {
-    std::string path;
+    std::string name;  // in folder_
     uint64_t last_number = 0;
     uint64_t bytes = 0;
     uint64_t batches = 0;  // not returned by Next yet
   };
+  Status OpenFolder();
   Status OpenSegment(uint64_t first_number);
+  std::string PathOf(const Segment& segment) const { return options_.folder + "/" + segment.name; }
   void CloseWriter();
   void CloseReader();
 
   const Options options_;
-  std::deque<Segment> segments_;  // oldest first; Append writes the last one
-  size_t reading_ = 0;            // index of the segment that Next reads
+  std::optional<OwnedFolder> above_;   // the folder that the spool's lies in
+  std::optional<OwnedFolder> folder_;  // while there are segments
+  std::deque<Segment> segments_;       // oldest first; Append writes the last one
+  size_t reading_ = 0;                 // index of the segment that Next reads
   int write_fd_ = -1;
   int read_fd_ = -1;
   uint64_t read_offset_ = 0;

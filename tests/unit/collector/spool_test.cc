@@ -55,6 +55,43 @@ class SpoolTest : public ::testing::Test {
   std::string base_, folder_;
 };
 
+// A link takes the folder's place: the files of the same names in the other folder stay.
+TEST_F(SpoolTest, ALinkInPlaceOfTheFolderLeadsNothingAstray) {
+  Spool spool(Options());
+  for (uint64_t number = 1; number <= 20; ++number) {
+    ASSERT_TRUE(spool.Append(Batch(number)).ok());
+  }
+  const std::string victim = base_ + "/victim";
+  fs::create_directory(victim);
+  size_t files = 0;
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    std::ofstream(victim + "/" + entry.path().filename().string()) << "precious";
+    ++files;
+  }
+  ASSERT_GT(files, 1u);
+  fs::rename(folder_, base_ + "/aside");
+  fs::create_directory_symlink(victim, folder_);
+  for (uint64_t number = 21; number <= 40; ++number) {
+    ASSERT_TRUE(spool.Append(Batch(number)).ok());
+  }
+  v1::EventBatch batch;
+  for (uint64_t number = 1; number <= 40; ++number) {
+    ASSERT_TRUE(spool.Next(&batch).value());
+    EXPECT_EQ(batch.number(), number);
+  }
+  spool.Release(40);
+  EXPECT_EQ(spool.bytes(), 0u);
+  EXPECT_TRUE(fs::is_symlink(folder_));
+  EXPECT_TRUE(fs::is_empty(base_ + "/aside"));
+  for (const auto& entry : fs::directory_iterator(victim)) {
+    std::string text;
+    std::ifstream(entry.path()) >> text;
+    EXPECT_EQ(text, "precious");
+    --files;
+  }
+  EXPECT_EQ(files, 0u);
+}
+
 TEST_F(SpoolTest, FirstInFirstOutAndGivenBackWhenAcknowledged) {
   Spool spool(Options());
   EXPECT_FALSE(fs::exists(folder_)) << "no folder before there is something to keep";
