@@ -126,7 +126,8 @@ StatusOr<OwnedFolder> OwnedFolder::Adopt(const std::string& path) {
 StatusOr<OwnedFolder> OwnedFolder::OpenWith(const std::string& path, int flags) {
   const size_t slash = path.rfind('/');
   const std::string above = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  const int parent = Raised(open(above.c_str(), kFolder));
+  // O_PATH: names are looked up in a folder that may be entered, even if it may not be read.
+  const int parent = Raised(open(above.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (parent < 0) return Status::FromErrno(errno, "cannot open the folder " + above);
   const std::string leaf = Leaf(path);
   const int fd = Raised(openat(parent, leaf.empty() ? "." : leaf.c_str(), flags));
