@@ -20,7 +20,7 @@ import sys
 import time
 
 from fleet_testing import (BUILD, NODES, PATIENCE, Job, check_deadlock, check_exactly_once, check_finished,
-                           clean_environment, expect, main, read_json, steps_go_on, trace, wait_for)
+                           clean_environment, expect, main, read_json, steps_go_on, trace, wait_for, skip)
 
 
 def deadlock(case):
@@ -210,7 +210,7 @@ def other_clock(case):
     """A node whose clock is a million seconds ahead: found, and nothing of it shows in the verdict."""
     ahead = ["unshare", "--time", "--monotonic", "1000000", "--fork"]
     if subprocess.run([*ahead, "true"], capture_output=True).returncode != 0:
-        print("skipped other_clock: no time namespaces here")
+        skip("other_clock: no time namespaces here")
         return
     server = case.server()
     job = Job(case, "a", f"127.0.0.1:{server.port}", "inversion_one_stream", prefix={1: ahead})
@@ -248,7 +248,7 @@ def unreadable_folder(case):
     prefix = [] if os.geteuid() != 0 else ["setpriv", "--bounding-set=-dac_override,-dac_read_search",
                                            "--inh-caps=-dac_override,-dac_read_search"]
     if prefix and subprocess.run([*prefix, "ls", case.path("sessions")], capture_output=True).returncode == 0:
-        print("skipped unreadable_folder: nothing is unreadable here")
+        skip("unreadable_folder: nothing is unreadable here")
         return
     server = case.server(prefix=prefix)
     wait_for(lambda: "cannot read the folder" in server.said(), "the folder is named")
