@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <set>
-#include <string_view>
 
 #include "analyzer/model/verdict/check_catalogue.h"
 #include "replayer/record/signature.h"
@@ -15,18 +14,6 @@ namespace {
 // proof takes two.
 constexpr uint64_t kFirstRoundNs = 5'000'000'000;
 constexpr uint64_t kSecondRoundNs = 120'000'000'000;
-
-// The end of WaitEdge::detail, without parts that differ between jobs.
-std::string BecauseOf(const model::WaitEdge& edge) {
-  constexpr std::string_view kInCall = ": it is in ";
-  const size_t verb =
-      edge.detail.find(' ', edge.detail.find(' ') + 1);  // "rank 1 starts ...", "rank 1 calls ..."
-  if (verb != std::string::npos && edge.detail.compare(verb, 7, " calls ") == 0)
-    return "not called";
-  if (edge.detail.find(kInCall) != std::string::npos) return "in a call";
-  const size_t why = edge.detail.rfind(": ");
-  return why == std::string::npos ? edge.detail : edge.detail.substr(why + 2);
-}
 
 }  // namespace
 
@@ -181,7 +168,7 @@ ModelRun RunModel(const Schedule& schedule, Turns turns) {
   run.check = verdict.main.check;
   run.summary = verdict.main.summary;
   std::set<std::string> because;
-  for (const model::WaitEdge& edge : verdict.main.cycle) because.insert(BecauseOf(edge));
+  for (const model::WaitEdge& edge : verdict.main.cycle) because.insert(edge.held_by);
   run.because.assign(because.begin(), because.end());
   run.hangs = machine.SomethingWaits() && model::SaysTrouble(verdict.main.verdict) &&
               !model::OnlySlow(verdict.main);

@@ -90,6 +90,13 @@ JOBS = {
     "init_same_rank": Expect(["init_hang"], [[1, 2]], check="communicator-init-mismatch"),
     "init_other_size": Expect(["init_hang"], [LAST], check="communicator-init-mismatch"),
     "init_stale_id": Expect(["init_hang"], [[1]], check="communicator-init-mismatch"),
+    # Rank 2 (3, 1) departs; its partner, whom it waits for, does what all others do.
+    "all_to_all_skipped": deadlock([2]),
+    "all_reduce_skipped": deadlock([2]),
+    "pair_skipped": deadlock([3]),
+    "one_microbatch_more": deadlock([1]),
+    "one_microbatch_less": deadlock([1]),
+    "wrong_colour": deadlock([3]),
     "init_pairs_in_circle": Expect(["init_hang"], [ALL], check="communicator-init-order"),
     "split_divergent": Expect(["init_hang"], [LAST]),
     "split_against_all_reduce": Expect(["init_hang", "deadlock"], [LAST, ALL]),
@@ -462,7 +469,9 @@ def main():
                       "exited_before_init": 3, "graph_missing_replay": 3,
                       "split_divergent": 3, "shrink_shares": 3, "split_against_all_reduce": 3,
                       "leaves_early": 3, "grow_missing": 3, "grow_member_missing": 3, "grow_holder_missing": 3, "grow_inversion": 3, "wrong_peer": 3,
-                      "init_same_rank": 4, "init_other_size": 4, "init_stale_id": 4, "init_pairs_in_circle": 4}.get(args.job, 2)
+                      "init_same_rank": 4, "init_other_size": 4, "init_stale_id": 4, "init_pairs_in_circle": 4,
+                      "all_to_all_skipped": 4, "all_reduce_skipped": 4, "pair_skipped": 4, "one_microbatch_more": 4,
+                      "one_microbatch_less": 4, "wrong_colour": 6}.get(args.job, 2)
     times = []
     for i in range(args.repeat):
         work = tempfile.mkdtemp(prefix=f"gordian-e2e-{args.job}-")

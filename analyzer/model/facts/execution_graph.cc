@@ -338,7 +338,7 @@ void ExecutionGraph::ApplyOperationBegin(Process& process, Thread& thread,
   }
   if (local != process.comms.end()) {
     PartNumbers& numbers = local->second.Numbers(part.ref);
-    numbers.See(operation.sequence);
+    numbers.See(operation.sequence, record.order);
     part.ref.sequence += numbers.launched;
   }
   Launch* launch = nullptr;

@@ -7,6 +7,7 @@
 #define GORDIAN_ANALYZER_MODEL_FACTS_EXECUTION_GRAPH_H_
 
 #include <algorithm>
+#include <array>
 #include <boost/container/deque.hpp>
 #include <boost/container/flat_map.hpp>
 #include <boost/container/small_vector.hpp>
@@ -244,14 +245,18 @@ struct Thread {
 struct PartNumbers {
   uint64_t next = 0;      // of the calls
   uint64_t launched = 0;  // by graphs
+  // The orders of the calls seen last in their process, their low halves, the newest first.
+  std::array<uint32_t, 4> latest = {};
   // Numbers of calls whose records were lost, [first, second), until the state block has told what
   // became of them.
   std::vector<std::pair<uint64_t, uint64_t>> missing;
 
   // The call with number n was seen.
-  void See(uint64_t n) {
+  void See(uint64_t n, uint64_t order) {
     if (n > next) missing.emplace_back(next, n);
     next = std::max(next, n + 1);
+    std::copy_backward(latest.begin(), latest.end() - 1, latest.end());
+    latest[0] = static_cast<uint32_t>(order);
   }
 };
 

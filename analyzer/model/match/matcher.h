@@ -246,6 +246,9 @@ class Matcher {
   // is valid until the next operation on its communicator is posted or done, a slot until its
   // instance is gone. `instance`: that the slot of a collective is in.
   MemberSlot* Slot(const PartRef&, Instance** instance = nullptr);
+  const MemberSlot* Slot(const PartRef& part) const {
+    return const_cast<Matcher*>(this)->Slot(part);
+  }
   Instance* FindInstance(int comm, uint64_t sequence);
   Transfer* FindTransfer(const PartRef&);
   const Instance* FindInstance(int comm, uint64_t sequence) const {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "analyzer/model/match/wrong_peer.h"
+#include "analyzer/model/verdict/departure.h"
 
 namespace gordian::model {
 namespace {
@@ -177,10 +178,14 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
     const std::string host_call = std::move(arrow.edge.detail);
     const std::string who = "rank " + std::to_string(arrow.edge.waits_for_rank);
     std::string& detail = arrow.edge.detail;
-    if (arrow.not_called || !host_call.empty()) {
-      detail = who + (arrow.not_called ? " calls " : " starts ") + arrow.Awaited() +
-               " only after " + next.operation;
-      if (!host_call.empty() && next.init == nullptr) detail += ": it is in " + host_call;
+    if (arrow.not_called) {  // and may never call it
+      arrow.edge.held_by = "not called";
+      detail = who + " has not called " + arrow.Awaited() + ": it waits for " + next.operation;
+      if (!host_call.empty() && next.init == nullptr) detail += " in " + host_call;
+    } else if (!host_call.empty()) {
+      arrow.edge.held_by = next.init == nullptr ? "in a call" : "in a call that makes a communicator";
+      detail = who + " starts " + arrow.Awaited() + " only after " + next.operation;
+      if (next.init == nullptr) detail += ": it is in " + host_call;
     } else {
       Reason why = Reason::kStreamOrder;
       for (Reason reason :
@@ -190,12 +195,13 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
       }
       detail =
           who + " starts " + arrow.Awaited() + " only after " + next.operation + ": " + Why(why);
+      arrow.edge.held_by = Why(why);
     }
   }
   return arrows;
 }
 
-std::vector<int> Describer::Culprits(const std::vector<Arrow>& cycle) const {
+std::vector<int> Describer::Culprits(const std::vector<Arrow>& cycle, std::string* why) const {
   // For each rank, the cycle's operations that it is a member of, by the order of its calls.
   constexpr uint64_t kNot = UINT64_MAX;
   const auto first_use = [&](int comm, int rank) {
@@ -231,6 +237,11 @@ std::vector<int> Describer::Culprits(const std::vector<Arrow>& cycle) const {
              {std::pair(source, &transfer->send), std::pair(target, &transfer->receive)}) {
           orders[names_.MemberRank(part->ref.comm, r)][i] =
               slot->state == SlotState::kNone ? kNot : CallOrder(slot->order, slot->place);
+        }
+        // All that wait for the same rank vote as one that waits does.
+        for (const auto& [r, slot] : WaitersFor(comm, part->ref.peer)) {
+          orders[names_.MemberRank(part->ref.comm, r)].emplace(i,
+                                                               CallOrder(slot->order, slot->place));
         }
       }
     } else if (const Part* captured = cycle[i].captured) {
@@ -276,6 +287,10 @@ std::vector<int> Describer::Culprits(const std::vector<Arrow>& cycle) const {
     }
     std::sort(culprits.begin(), culprits.end());
     return culprits;
+  }
+  if (const std::optional<Departure> departure = FindDeparture(graph_, names_, cycle)) {
+    *why = departure->sentence;
+    return {departure->rank};
   }
   // One rank of the cycle waits in an operation that no other member, of two or more, has called.
   std::set<int> alone;

@@ -225,8 +225,9 @@ Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
                                                : "communicator-init-missing";
   hang.finding = MakeFinding(check, Confidence::kSuspected);
   Finding& finding = hang.finding;
+  std::string why;
   finding.culprit_ranks =
-      !makes ? describer.Culprits(arrows)
+      !makes ? describer.Culprits(arrows, &why)
              : InitCulprits(arrows, inits == arrows.size(), describer.StuckRanks(can), view.names);
   const UnnamedCalls unnamed =
       inits == arrows.size() ? FindUnnamed(view, can, witness) : UnnamedCalls();
@@ -245,6 +246,7 @@ Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
                      std::to_string(arrow.edge.waits_for_rank) + " " + arrow.operation + "; ";
   }
   finding.summary = unnamed.calls.empty() ? CycleSummary(arrows) : UnnamedSummary(unnamed);
+  if (!why.empty()) finding.summary += " " + why;
   std::vector<uint32_t> stuck;
   for (const WitnessStep& step : witness) stuck.push_back(step.node);
   for (uint32_t n : view.graph.waiters()) {

@@ -50,7 +50,10 @@ struct WaitEdge {
   uint64_t stream = 0;  // id at that process
   uint64_t bytes = 0;
   Site site;           // of the call in which the rank waits
-  std::string detail;  // one line, e.g. "calls AllReduce #0 of B only after this"
+  std::string detail;  // one line, e.g. "rank 1 has not called Recv #0 ..."
+  // What holds the other rank, alike for all numbers and names: "not called", "in a call", "its
+  // stream's order", ... Not printed.
+  std::string held_by;
 
   friend bool operator==(const WaitEdge&, const WaitEdge&) = default;
 };
