@@ -246,7 +246,7 @@ struct PartNumbers {
   uint64_t next = 0;      // of the calls
   uint64_t launched = 0;  // by graphs
   // The orders of the calls seen last in their process, their low halves, the newest first.
-  std::array<uint32_t, 4> latest = {};
+  std::array<uint32_t, 8> latest = {};
   // Numbers of calls whose records were lost, [first, second), until the state block has told what
   // became of them.
   std::vector<std::pair<uint64_t, uint64_t>> missing;

@@ -1,55 +1,40 @@
 #include "analyzer/model/verdict/departure.h"
 
-#include <algorithm>
 #include <map>
 #include <set>
-
-#include "analyzer/model/waits/wait_for_graph.h"
 
 namespace gordian::model {
 namespace {
 
 constexpr size_t kFewestWitnesses = 2;
 
-// What the process of a member knows of the communicator; null if some of it may be lost.
-const LocalComm* LocalOf(const WaitForGraph& graph, int comm, int rank) {
-  const Communicator& whole = graph.matcher().comms()[comm];
-  if (whole.unsure || whole.opaque) return nullptr;
-  const CommMember& member = whole.members[rank];
-  const Process* process = member.known ? graph.execution().Find(member.process) : nullptr;
-  if (process == nullptr || process->Lossy()) return nullptr;
-  const auto local = process->comms.find(member.comm);
-  return local == process->comms.end() ? nullptr : &local->second;
+// The order of call number `n`, its low half; nothing where it is not kept any more.
+std::optional<uint32_t> OrderOf(const PartNumbers& numbers, uint64_t n) {
+  if (n >= numbers.next || numbers.next - n > numbers.latest.size()) return std::nullopt;
+  return numbers.latest[numbers.next - n - 1];
 }
 
-// How many calls with `numbers` the member had made before its call number `order`. Nothing where
-// that is not known any more. `of`: any of them.
-std::optional<uint64_t> CountBefore(const Matcher& matcher, const PartNumbers& numbers, PartRef of,
-                                    uint64_t order) {
-  if (numbers.launched > 0 || !numbers.missing.empty()) return std::nullopt;
-  for (uint64_t after = 0; after < numbers.next; ++after) {
-    const uint64_t count = numbers.next - after;
-    if (after < numbers.latest.size()) {
-      if (static_cast<int32_t>(numbers.latest[after] - static_cast<uint32_t>(order)) < 0)
-        return count;
-      continue;
-    }
-    of.sequence = count - 1;
-    const MemberSlot* slot = matcher.Slot(of);
-    if (slot == nullptr || slot->state == SlotState::kNone) return std::nullopt;  // all are done
-    if (slot->order < order) return count;
+// How many calls with `numbers` came before their process's call with this order.
+std::optional<uint64_t> CountBefore(const PartNumbers& numbers, uint32_t order) {
+  for (uint64_t count = numbers.next; count > 0; --count) {
+    const std::optional<uint32_t> call = OrderOf(numbers, count - 1);
+    if (!call) return std::nullopt;
+    if (static_cast<int32_t>(*call - order) < 0) return count;
   }
   return 0;
 }
 
-std::optional<uint64_t> CountBefore(const WaitForGraph& graph, const PartRef& of, uint64_t order) {
-  const LocalComm* local = LocalOf(graph, of.comm, of.rank);
-  if (local == nullptr) return std::nullopt;
-  if (of.kind == PartKind::kCollective)
-    return CountBefore(graph.matcher(), local->collectives, of, order);
-  const auto numbers = local->transfers.find({of.peer, of.kind == PartKind::kSend});
-  if (numbers == local->transfers.end()) return 0;
-  return CountBefore(graph.matcher(), numbers->second, of, order);
+// How often a member had called something: before its Y (or X), and before the Y before that.
+struct Counts {
+  uint64_t now = 0, before = 0;
+};
+
+std::optional<Counts> CountsAt(const PartNumbers& numbers, uint32_t now, uint32_t before) {
+  if (numbers.launched > 0 || !numbers.missing.empty()) return std::nullopt;
+  const std::optional<uint64_t> then = CountBefore(numbers, before);
+  const std::optional<uint64_t> count = CountBefore(numbers, now);
+  if (!then || !count) return std::nullopt;
+  return Counts{*count, *then};
 }
 
 // The other member's end of it.
@@ -62,158 +47,193 @@ PartRef EndOf(const PartRef& part, int rank) {
   return end;
 }
 
-// The rank in the communicator of a rank of the job; -1: no member.
-int RankIn(const WaitForGraph& graph, const Names& names, int comm, int rank) {
-  const int n = static_cast<int>(graph.matcher().comms()[comm].members.size());
-  for (int r = 0; r < n; ++r) {
-    if (names.MemberRank(comm, r) == rank) return r;
-  }
-  return -1;
-}
+std::string Times(uint64_t n) { return n == 1 ? "once" : std::to_string(n) + " times"; }
 
 class Search {
  public:
-  Search(const WaitForGraph& graph, const Names& names) : graph_(graph), names_(names) {}
+  Search(const WaitForGraph& graph, const Names& names)
+      : graph_(graph), matcher_(graph.matcher()), names_(names) {}
 
   // a waits in `wanted`, b in `other`.
   std::optional<Departure> Between(const PartRef& wanted, const PartRef& other) const {
     const int a = names_.MemberRank(wanted.comm, wanted.rank);
     const int b = names_.MemberRank(other.comm, other.rank);
-    const int b_there = RankIn(graph_, names_, wanted.comm, b);
-    const int a_there = RankIn(graph_, names_, other.comm, a);
-    const MemberSlot* const waits = graph_.matcher().Slot(wanted);
-    const MemberSlot* const holds = graph_.matcher().Slot(other);
-    if (b_there < 0 || a_there < 0 || a == b || waits == nullptr || holds == nullptr)
-      return std::nullopt;
-    // Each has called its own and not the other's before it.
+    const int b_there = RankIn(wanted.comm, b), a_there = RankIn(other.comm, a);
+    const MemberSlot* const waits = matcher_.Slot(wanted);
+    const MemberSlot* const holds = matcher_.Slot(other);
+    if (a == b || b_there < 0 || a_there < 0 || waits == nullptr || holds == nullptr) return {};
+    const std::optional<Counts> of_a =
+        Numbered(wanted, EndOf(other, a_there), waits->order, other.sequence);
+    const std::optional<Counts> of_b =
+        Numbered(EndOf(wanted, b_there), other, holds->order, other.sequence);
+    if (!of_a || !of_b) return {};
+    // Both kept step until the Y before; since then a has called X once more, as it is in it now.
+    if (of_a->now != wanted.sequence || of_b->now != wanted.sequence) return {};
+    if (of_a->before != of_b->before || of_a->before == 0) return {};
     const uint64_t often = wanted.sequence + 1, less = wanted.sequence;
-    if (CountBefore(graph_, EndOf(wanted, b_there), holds->order) != less) return std::nullopt;
-    const std::optional<uint64_t> came =
-        CountBefore(graph_, EndOf(other, a_there), waits->order);
-    if (!came || *came > other.sequence) return std::nullopt;
     std::set<int> as_a, as_b;
-    for (const auto& [witness, call] : Witnesses(other, a)) {
-      const int rank = names_.MemberRank(other.comm, witness);
+    for (const Waiter& witness : Witnesses(other, a)) {
+      const int rank = names_.MemberRank(other.comm, witness.part.rank);
       if (rank == a || rank == b) continue;
-      const std::set<uint64_t> counts = Alike(other.comm, witness, call->order, wanted, {a, b});
-      const bool like_a = counts.count(often) > 0, like_b = counts.count(less) > 0;
-      if (like_a == like_b) continue;
-      (like_a ? as_a : as_b).insert(rank);
+      for (const Counts& counts : Alike(witness, wanted, a, b)) {
+        if (counts.before != of_a->before) continue;
+        if (counts.now == often) as_a.insert(rank);
+        if (counts.now == less) as_b.insert(rank);
+      }
     }
-    if (as_a.empty() == as_b.empty()) return std::nullopt;
+    if (as_a.empty() == as_b.empty()) return {};
     const std::set<int>& witnesses = as_a.empty() ? as_b : as_a;
-    if (witnesses.size() < kFewestWitnesses) return std::nullopt;
-    Departure found;
-    found.rank = as_a.empty() ? a : b;
-    const std::vector<int> list(witnesses.begin(), witnesses.end());
-    const bool transfer = wanted.kind != PartKind::kCollective;
-    const bool sends = (wanted.kind == PartKind::kSend) == (found.rank == a);
-    found.sentence = "Rank " + std::to_string(found.rank) + " departs: it has called " +
-                     (transfer ? sends ? "Send to rank " + std::to_string(found.rank == a ? b : a)
-                                       : "Recv from rank " + std::to_string(found.rank == a ? b : a)
-                               : "collectives") +
-                     " on " + names_.CommName(wanted.comm) + " " +
-                     Times(found.rank == a ? often : less) + ", " + RankList(list) + " " +
-                     Times(found.rank == a ? less : often) +
-                     (transfer ? " with their own peers." : " on theirs.");
+    if (witnesses.size() < kFewestWitnesses) return {};
+    const bool one_more = as_a.empty();
+    const bool sends = (wanted.kind == PartKind::kSend) == one_more;
+    Departure found{one_more ? a : b, ""};
+    found.sentence = "Rank " + std::to_string(found.rank) + " departs: it has called ";
+    if (wanted.kind == PartKind::kCollective) {
+      found.sentence += "collectives on ";
+    } else {
+      found.sentence +=
+          (sends ? "Send to rank " : "Recv from rank ") + std::to_string(one_more ? b : a) + " on ";
+    }
+    found.sentence +=
+        names_.CommName(wanted.comm) + " " + Times(one_more ? often : less) + ", " +
+        RankList({witnesses.begin(), witnesses.end()}) + " " + Times(one_more ? less : often) +
+        (wanted.kind == PartKind::kCollective ? " on theirs." : " with their own peers.");
     return found;
   }
 
  private:
-  static std::string Times(uint64_t n) {
-    return n == 1 ? "once" : std::to_string(n) + " times";
+  // The rank in the communicator of a rank of the job; -1: no member.
+  int RankIn(int comm, int rank) const {
+    const int n = static_cast<int>(matcher_.comms()[comm].members.size());
+    for (int r = 0; r < n; ++r) {
+      if (names_.MemberRank(comm, r) == rank) return r;
+    }
+    return -1;
   }
 
-  // Members that are in the operation `part`, or wait for the same rank (of the job) as it does,
-  // with their calls.
-  std::vector<std::pair<int, const MemberSlot*>> Witnesses(const PartRef& part, int awaited) const {
-    const Matcher& matcher = graph_.matcher();
-    if (part.kind != PartKind::kCollective) {
-      return WaitersFor(matcher.comms()[part.comm], RankIn(graph_, names_, part.comm, awaited));
-    }
-    std::vector<std::pair<int, const MemberSlot*>> ranks;
-    const Instance* instance = matcher.FindInstance(part.comm, part.sequence);
-    for (size_t r = 0; instance != nullptr && r < instance->members.size(); ++r) {
-      if (instance->members[r].Called())
-        ranks.emplace_back(static_cast<int>(r), &instance->members[r]);
-    }
-    return ranks;
-  }
-
-  // How often the member had called what is like `wanted` before its call number `order`, except
-  // from or to the ranks of `pair`. Empty where some of it is not known.
-  std::set<uint64_t> Alike(int comm, int rank, uint64_t order, const PartRef& wanted,
-                           const std::pair<int, int>& pair) const {
-    std::set<uint64_t> counts;
-    const Matcher& matcher = graph_.matcher();
-    const CommMember& member = matcher.comms()[comm].members[rank];
+  // The member's process, unless records of it were lost.
+  const Process* Complete(const CommMember& member) const {
     const Process* process = member.known ? graph_.execution().Find(member.process) : nullptr;
-    if (process == nullptr || process->Lossy()) return counts;
-    const int size = matcher.comms()[wanted.comm].nranks;
-    bool all_known = true;
-    const auto count = [&](const PartNumbers& numbers, const PartRef& of) {
-      const std::optional<uint64_t> often = CountBefore(matcher, numbers, of, order);
-      all_known &= often.has_value();
-      counts.insert(often.value_or(0));
+    return process == nullptr || process->Lossy() ? nullptr : process;
+  }
+
+  // How the member numbers its end's calls; null where that may be wrong.
+  const PartNumbers* NumbersOf(const PartRef& end) const {
+    const Communicator& comm = matcher_.comms()[end.comm];
+    const CommMember& member = comm.members[end.rank];
+    const Process* process = Complete(member);
+    if (comm.unsure || comm.opaque || process == nullptr) return nullptr;
+    const auto local = process->comms.find(member.comm);
+    if (local == process->comms.end()) return nullptr;
+    if (end.kind == PartKind::kCollective) return &local->second.collectives;
+    const auto numbers = local->second.transfers.find({end.peer, end.kind == PartKind::kSend});
+    return numbers == local->second.transfers.end() ? nullptr : &numbers->second;
+  }
+
+  // How often the member of `end` had called it before its call with order `now`, and before it
+  // called number `sequence` - 1 of `mark`, an end of its own.
+  std::optional<Counts> Numbered(const PartRef& end, const PartRef& mark, uint64_t now,
+                                 uint64_t sequence) const {
+    const PartNumbers* const numbers = NumbersOf(end);
+    const PartNumbers* const marks = NumbersOf(mark);
+    if (numbers == nullptr || marks == nullptr || marks->launched > 0 || sequence == 0) return {};
+    const std::optional<uint32_t> before = OrderOf(*marks, sequence - 1);
+    if (!before) return {};
+    return CountsAt(*numbers, static_cast<uint32_t>(now), *before);
+  }
+
+  // Members that are in the operation `part`, or wait for the same rank (of the job) as it does.
+  std::vector<Waiter> Witnesses(const PartRef& part, int awaited) const {
+    std::vector<Waiter> waiters;
+    if (part.kind != PartKind::kCollective) {
+      waiters = WaitersFor(matcher_, part.comm, RankIn(part.comm, awaited));
+      std::erase_if(waiters, [](const Waiter& waiter) { return waiter.other_end->Called(); });
+      return waiters;
+    }
+    const Instance* instance = matcher_.FindInstance(part.comm, part.sequence);
+    for (size_t r = 0; instance != nullptr && r < instance->members.size(); ++r) {
+      const MemberSlot& slot = instance->members[r];
+      if (slot.Called()) waiters.push_back({EndOf(part, static_cast<int>(r)), &slot, nullptr});
+    }
+    return waiters;
+  }
+
+  // What the witness has called that is like `wanted`, except from or to ranks a and b.
+  std::vector<Counts> Alike(const Waiter& witness, const PartRef& wanted, int a, int b) const {
+    std::vector<Counts> alike;
+    const CommMember& member = matcher_.comms()[witness.part.comm].members[witness.part.rank];
+    const Process* const process = Complete(member);
+    const PartNumbers* const marks = NumbersOf(witness.part);
+    if (process == nullptr || marks == nullptr || witness.part.sequence == 0) return alike;
+    const std::optional<uint32_t> before = OrderOf(*marks, witness.part.sequence - 1);
+    if (!before) return alike;
+    const auto count = [&](const PartNumbers& numbers) {
+      const std::optional<Counts> counts =
+          CountsAt(numbers, static_cast<uint32_t>(witness.call->order), *before);
+      if (counts) alike.push_back(*counts);
     };
+    const int size = matcher_.comms()[wanted.comm].nranks;
     for (const auto& [id, local] : process->comms) {
       if (local.index < 0 || local.device != member.device) continue;
-      const Communicator& whole = matcher.comms()[local.index];
-      if (whole.unsure || whole.opaque) continue;
-      PartRef of{.comm = local.index, .rank = local.rank};
+      const Communicator& comm = matcher_.comms()[local.index];
+      if (comm.unsure || comm.opaque) continue;
       if (wanted.kind == PartKind::kCollective) {
-        if (whole.nranks == size && local.index != comm) count(local.collectives, of);
+        if (comm.nranks == size && local.index != witness.part.comm) count(local.collectives);
         continue;
       }
       for (const auto& [end, numbers] : local.transfers) {
         const int peer = names_.MemberRank(local.index, end.first);
-        if (peer == pair.first || peer == pair.second) continue;
-        of.kind = end.second ? PartKind::kSend : PartKind::kReceive;
-        of.peer = end.first;
-        count(numbers, of);
+        if (peer != a && peer != b) count(numbers);
       }
     }
-    if (!all_known) counts.clear();
-    return counts;
+    return alike;
   }
 
   const WaitForGraph& graph_;
+  const Matcher& matcher_;
   const Names& names_;
 };
 
 }  // namespace
 
-std::vector<std::pair<int, const MemberSlot*>> WaitersFor(const Communicator& comm, int awaited) {
-  std::map<int, const MemberSlot*> earliest;
-  for (const auto& [pair, channel] : comm.transfers) {
+std::vector<Waiter> WaitersFor(const Matcher& matcher, int comm, int awaited) {
+  std::map<int, Waiter> earliest;
+  for (const auto& [pair, channel] : matcher.comms()[comm].transfers) {
     const auto& [source, destination] = pair;
     if (source == destination || (source != awaited && destination != awaited)) continue;
+    const bool sends = destination == awaited;  // the waiter does
     for (const auto& [sequence, transfer] : channel) {
-      const MemberSlot& own = source == awaited ? transfer.receive : transfer.send;
-      const MemberSlot& theirs = source == awaited ? transfer.send : transfer.receive;
-      if (theirs.state == SlotState::kDone) continue;
+      const MemberSlot& own = sends ? transfer.send : transfer.receive;
+      const MemberSlot& theirs = sends ? transfer.receive : transfer.send;
+      if (theirs.state == SlotState::kDone || (own.state == SlotState::kDone && theirs.Called()))
+        continue;  // they have met
       if (!own.Called()) break;
-      const int rank = source == awaited ? destination : source;
-      const auto [it, first] = earliest.emplace(rank, &own);
-      if (!first && own.order < it->second->order) it->second = &own;
+      const int rank = sends ? source : destination;
+      Waiter& waiter = earliest[rank];
+      if (waiter.call == nullptr || own.order < waiter.call->order) {
+        const PartKind kind = sends ? PartKind::kSend : PartKind::kReceive;
+        waiter = {{kind, comm, rank, awaited, sequence}, &own, &theirs};
+      }
       break;  // those behind it on the channel wait for it
     }
   }
-  return {earliest.begin(), earliest.end()};
+  std::vector<Waiter> waiters;
+  for (const auto& [rank, waiter] : earliest) waiters.push_back(waiter);
+  return waiters;
 }
 
 std::optional<Departure> FindDeparture(const WaitForGraph& graph, const Names& names,
                                        const std::vector<Arrow>& cycle) {
-  if (cycle.size() != 2) return std::nullopt;
+  if (cycle.size() != 2) return {};
   std::optional<Departure> found;
   const Search search(graph, names);
   for (size_t i = 0; i < 2; ++i) {
     const Part* const wanted = cycle[i].part;
     const Part* const other = cycle[1 - i].part;
-    if (wanted == nullptr || other == nullptr) return std::nullopt;
+    if (wanted == nullptr || other == nullptr) return {};
     std::optional<Departure> one = search.Between(wanted->ref, other->ref);
     if (!one) continue;
-    if (found && found->rank != one->rank) return std::nullopt;
+    if (found && found->rank != one->rank) return {};
     found = std::move(one);
   }
   return found;

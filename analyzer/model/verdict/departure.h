@@ -4,7 +4,6 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "analyzer/model/verdict/describe.h"
@@ -18,15 +17,23 @@ struct Departure {
 
 // Rank a is in X and waits for rank b, which has called X once less and is in Y. The ranks that are
 // in Y as well are the witnesses: they count what they have called on communicators like X's (of
-// as many members), or from and to ranks other than a and b. Where all that count as a or as b do
-// agree, two at least, the other of the two departs. Nothing: the witnesses decide nothing, or
+// as many members), or from and to ranks other than a and b. A count is a testimony if it was the
+// same as a's and b's at the Y before, and not zero. Where all testimonies count as a or as b does,
+// of two ranks at least, the other of the two departs. Nothing: the witnesses decide nothing, or
 // contradict each other. Linear in the witnesses times their communicators and peers.
 std::optional<Departure> FindDeparture(const WaitForGraph&, const Names&,
                                        const std::vector<Arrow>& cycle);
 
-// The ranks (of the communicator) other than `awaited` that have called a transfer with it which it
-// has not completed, with the earliest such call of each. Linear in the communicator's pairs.
-std::vector<std::pair<int, const MemberSlot*>> WaitersFor(const Communicator&, int awaited);
+// A call of a transfer that its other end has not met yet.
+struct Waiter {
+  PartRef part;
+  const MemberSlot* call = nullptr;
+  const MemberSlot* other_end = nullptr;  // not called, or not done
+};
+
+// The earliest such call with `awaited` (a rank of the communicator) of each other rank. Linear in
+// the communicator's pairs.
+std::vector<Waiter> WaitersFor(const Matcher&, int comm, int awaited);
 
 }  // namespace gordian::model
 

@@ -5,19 +5,10 @@
 #include <tuple>
 #include <utility>
 
-#include "analyzer/model/match/wrong_peer.h"
-#include "analyzer/model/verdict/departure.h"
-
 namespace gordian::model {
 namespace {
 
 constexpr size_t kMaxOperations = 32;
-
-// Orders calls, and the operations of one graph launch among themselves.
-uint64_t CallOrder(uint64_t order, uint32_t place) {
-  constexpr uint32_t kPlaces = 1 << 16;
-  return order * kPlaces + std::min(place, kPlaces - 1);
-}
 
 const char* Why(Reason reason) {
   switch (reason) {
@@ -183,7 +174,8 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
       detail = who + " has not called " + arrow.Awaited() + ": it waits for " + next.operation;
       if (!host_call.empty() && next.init == nullptr) detail += " in " + host_call;
     } else if (!host_call.empty()) {
-      arrow.edge.held_by = next.init == nullptr ? "in a call" : "in a call that makes a communicator";
+      arrow.edge.held_by =
+          next.init == nullptr ? "in a call" : "in a call that makes a communicator";
       detail = who + " starts " + arrow.Awaited() + " only after " + next.operation;
       if (next.init == nullptr) detail += ": it is in " + host_call;
     } else {
@@ -199,125 +191,6 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
     }
   }
   return arrows;
-}
-
-std::vector<int> Describer::Culprits(const std::vector<Arrow>& cycle, std::string* why) const {
-  // For each rank, the cycle's operations that it is a member of, by the order of its calls.
-  constexpr uint64_t kNot = UINT64_MAX;
-  const auto first_use = [&](int comm, int rank) {
-    std::optional<uint64_t> order = graph_.begun_uses().Order(comm, rank);
-    if (order) order = CallOrder(*order, 0);
-    return order;
-  };
-  std::map<int, std::map<size_t, uint64_t>> orders;
-  std::set<int> in_cycle;
-  std::set<std::tuple<int, int, int, uint64_t, CommUid>> seen;
-  for (size_t i = 0; i < cycle.size(); ++i) {
-    in_cycle.insert(cycle[i].edge.rank);
-    if (const Part* part = cycle[i].part) {
-      const Communicator& comm = graph_.matcher().comms()[part->ref.comm];
-      const Matcher& matcher = graph_.matcher();
-      if (part->ref.kind == PartKind::kCollective) {
-        if (!seen.insert({part->ref.comm, -1, -1, part->ref.sequence, 0}).second) continue;
-        const Instance* instance = matcher.FindInstance(part->ref.comm, part->ref.sequence);
-        if (instance == nullptr) continue;
-        for (int r = 0; r < comm.nranks; ++r) {
-          if (!comm.members[r].known) continue;
-          const MemberSlot& slot = instance->members[r];
-          orders[names_.MemberRank(part->ref.comm, r)][i] =
-              slot.state == SlotState::kNone ? first_use(part->ref.comm, r).value_or(kNot)
-                                             : CallOrder(slot.order, slot.place);
-        }
-      } else if (const Transfer* transfer = matcher.FindTransfer(part->ref)) {
-        const bool sends = part->ref.kind == PartKind::kSend;
-        const int source = sends ? part->ref.rank : part->ref.peer;
-        const int target = sends ? part->ref.peer : part->ref.rank;
-        if (!seen.insert({part->ref.comm, source, target, part->ref.sequence, 0}).second) continue;
-        for (const auto& [r, slot] :
-             {std::pair(source, &transfer->send), std::pair(target, &transfer->receive)}) {
-          orders[names_.MemberRank(part->ref.comm, r)][i] =
-              slot->state == SlotState::kNone ? kNot : CallOrder(slot->order, slot->place);
-        }
-        // All that wait for the same rank vote as one that waits does.
-        for (const auto& [r, slot] : WaitersFor(comm, part->ref.peer)) {
-          orders[names_.MemberRank(part->ref.comm, r)].emplace(i,
-                                                               CallOrder(slot->order, slot->place));
-        }
-      }
-    } else if (const Part* captured = cycle[i].captured) {
-      if (captured->ref.kind != PartKind::kCollective) continue;
-      const int comm = captured->ref.comm;
-      if (!seen.insert({comm, -2, -2, 0, 0}).second) continue;
-      for (int r = 0; r < graph_.matcher().comms()[comm].nranks; ++r) {
-        if (!graph_.matcher().comms()[comm].members[r].known) continue;
-        const std::optional<uint64_t> order = first_use(comm, r);
-        // A rank that has begun its first use before has no vote.
-        if (!order && graph_.begun_uses().HasBegun(comm, r, std::nullopt)) continue;
-        orders[names_.MemberRank(comm, r)][i] = order.value_or(kNot);
-      }
-    } else if (const InitCall* init = cycle[i].init) {
-      if (!seen.insert({-1, -1, -1, 0, init->uid}).second) continue;
-      for (size_t r = 0; r < init->members.size(); ++r) {
-        const InitMember& member = init->members[r];
-        if (member.called) {
-          orders[names_.Rank(member.process, member.device)][i] = CallOrder(member.order, 0);
-        } else if (init->parent >= 0) {
-          orders[names_.MemberRank(init->parent, static_cast<int>(r))][i] = kNot;
-        }
-      }
-    }
-  }
-  std::map<size_t, std::vector<int>> first;  // operation -> ranks that call it first
-  size_t voters = 0;
-  for (const auto& [rank, calls] : orders) {
-    if (calls.size() < 2) continue;
-    size_t earliest = calls.begin()->first;
-    for (const auto& [op, order] : calls) {
-      if (order < calls.at(earliest)) earliest = op;
-    }
-    if (calls.at(earliest) == kNot) continue;
-    first[earliest].push_back(rank);
-    ++voters;
-  }
-  for (const auto& [op, ranks] : first) {
-    if (2 * ranks.size() <= voters || ranks.size() == voters) continue;
-    std::vector<int> culprits;
-    for (const auto& [other, departing] : first) {
-      if (other != op) culprits.insert(culprits.end(), departing.begin(), departing.end());
-    }
-    std::sort(culprits.begin(), culprits.end());
-    return culprits;
-  }
-  if (const std::optional<Departure> departure = FindDeparture(graph_, names_, cycle)) {
-    *why = departure->sentence;
-    return {departure->rank};
-  }
-  // One rank of the cycle waits in an operation that no other member, of two or more, has called.
-  std::set<int> alone;
-  for (const Arrow& arrow : cycle) {
-    if (arrow.part == nullptr || arrow.part->ref.kind != PartKind::kCollective) continue;
-    const PartRef& ref = arrow.part->ref;
-    const Instance* instance = graph_.matcher().FindInstance(ref.comm, ref.sequence);
-    const std::vector<CommMember>& members = graph_.matcher().comms()[ref.comm].members;
-    const bool known =
-        std::all_of(members.begin(), members.end(), [](const CommMember& m) { return m.known; });
-    if (instance == nullptr || !known || instance->members.size() < 3 || instance->called != 1)
-      continue;
-    bool others = false;  // that capture it instead
-    for (int r = 0; r < static_cast<int>(members.size()); ++r)
-      others |= r != ref.rank && first_use(ref.comm, r).has_value();
-    if (others) continue;
-    alone.insert(names_.MemberRank(ref.comm, ref.rank));
-  }
-  if (alone.size() == 1) return {*alone.begin()};
-  std::set<int> mistaken;
-  for (const Arrow& arrow : cycle) {
-    if (arrow.part == nullptr) continue;
-    if (MeantAnotherPeer(graph_.matcher(), arrow.part->ref) != WrongPeer::kLikely) continue;
-    mistaken.insert(names_.MemberRank(arrow.part->ref.comm, arrow.part->ref.rank));
-  }
-  if (mistaken.size() == 1) return {*mistaken.begin()};
-  return {in_cycle.begin(), in_cycle.end()};
 }
 
 std::set<int> Describer::StuckRanks(const std::vector<bool>& can) const {

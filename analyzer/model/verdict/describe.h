@@ -33,11 +33,6 @@ class Describer {
 
   std::vector<Arrow> Arrows(const std::vector<WitnessStep>& witness) const;
 
-  // Ranks that deviate from the majority's order of the cycle's operations; all ranks of the cycle
-  // if nothing tells them apart. *why: a sentence that says what does, where the cycle does not show
-  // it.
-  std::vector<int> Culprits(const std::vector<Arrow>& cycle, std::string* why) const;
-
   // Unfinished operations that some of `nodes` (node ids) belong to; at most 32 of them.
   std::vector<StuckOperation> Operations(const std::vector<uint32_t>& nodes) const;
 

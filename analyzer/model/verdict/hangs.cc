@@ -5,6 +5,7 @@
 
 #include "analyzer/model/match/wrong_peer.h"
 #include "analyzer/model/verdict/check_catalogue.h"
+#include "analyzer/model/verdict/culprits.h"
 
 namespace gordian::model {
 namespace {
@@ -136,8 +137,9 @@ std::set<int> FewerOfTwoCalls(const std::map<CommUid, const InitCall*>& inits, c
 }
 
 // `stuck`: ranks that something holds up.
-std::vector<int> InitCulprits(const std::vector<Arrow>& arrows, bool all_inits,
-                              const std::set<int>& stuck, const Names& names) {
+std::vector<int> InitCulprits(const RoundView& view, const std::vector<Arrow>& arrows,
+                              bool all_inits, const std::set<int>& stuck) {
+  const Names& names = view.names;
   std::set<int> culprits, everyone;
   std::map<CommUid, const InitCall*> inits;
   bool child = false;
@@ -157,6 +159,8 @@ std::vector<int> InitCulprits(const std::vector<Arrow>& arrows, bool all_inits,
     }
   }
   if (!all_inits) {
+    const std::vector<int> fewer = FewerInOrder(view.graph, names, arrows);
+    if (!fewer.empty()) return fewer;
     // Most members are in the call; those of the cycle that are not deviate. But when more members
     // than have called it can no longer join, the call is one too many.
     bool too_many = true;
@@ -225,10 +229,12 @@ Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
                                                : "communicator-init-missing";
   hang.finding = MakeFinding(check, Confidence::kSuspected);
   Finding& finding = hang.finding;
-  std::string why;
-  finding.culprit_ranks =
-      !makes ? describer.Culprits(arrows, &why)
-             : InitCulprits(arrows, inits == arrows.size(), describer.StuckRanks(can), view.names);
+  const Culprits culprits =
+      makes
+          ? Culprits{InitCulprits(view, arrows, inits == arrows.size(), describer.StuckRanks(can)),
+                     ""}
+          : FindCulprits(view.graph, view.names, arrows);
+  finding.culprit_ranks = culprits.ranks;
   const UnnamedCalls unnamed =
       inits == arrows.size() ? FindUnnamed(view, can, witness) : UnnamedCalls();
   if (!unnamed.calls.empty()) {
@@ -246,7 +252,7 @@ Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
                      std::to_string(arrow.edge.waits_for_rank) + " " + arrow.operation + "; ";
   }
   finding.summary = unnamed.calls.empty() ? CycleSummary(arrows) : UnnamedSummary(unnamed);
-  if (!why.empty()) finding.summary += " " + why;
+  if (!culprits.why.empty()) finding.summary += " " + culprits.why;
   std::vector<uint32_t> stuck;
   for (const WitnessStep& step : witness) stuck.push_back(step.node);
   for (uint32_t n : view.graph.waiters()) {

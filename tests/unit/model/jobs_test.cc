@@ -353,6 +353,32 @@ TEST(Jobs, CircleThroughACallOfOneAlone) {
   ExpectHealthy(comms, {zero, right, {Init(0), AllReduce(0), StreamSync()}, three});
 }
 
+TEST(Jobs, WitnessesSayWhoDeparts) {
+  // A world, and each even rank with the next: the ranks beside the circle count their own pair.
+  std::vector<SimComm> comms = Comms(3, 4);
+  comms[1].members = {0, 1};
+  comms[2].members = {2, 3};
+  const auto step = [](int pair, bool world, bool own) {
+    Program calls;
+    if (world) calls = calls + Program{AllReduce(0)};
+    if (own) calls = calls + Program{AllReduce(pair)};
+    return calls + Program{StreamSync()};
+  };
+  const auto rank = [&](int pair, bool world, bool own) {
+    return Program{Init(0), Init(pair)} + step(pair, true, true) + step(pair, true, true) +
+           step(pair, world, own) + step(pair, true, true);
+  };
+  const Program first = rank(1, true, true), second = rank(2, true, true);
+  ExpectHang(comms, {first, first, rank(2, false, true), second}, Deadlock({2}, "host-wait-cycle"));
+  ExpectHang(comms, {first, first, second, rank(2, true, false)}, Deadlock({3}, "host-wait-cycle"));
+  // Witnesses that contradict each other, or that never kept step, say nothing.
+  const Program once_more = Program{Init(0), Init(1), AllReduce(1), StreamSync()} +
+                            step(1, true, true) + step(1, true, true) + step(1, true, true) +
+                            step(1, true, true);
+  ExpectHang(comms, {once_more, once_more, rank(2, false, true), second},
+             Deadlock({2, 3}, "host-wait-cycle"));
+}
+
 TEST(Jobs, InversionInAGraph) {
   const Program usual = Inits(2) + Program{Graph(1, {AllReduce(0), AllReduce(1)}), StreamSync()};
   const Program other = Inits(2) + Program{Graph(1, {AllReduce(1), AllReduce(0)}), StreamSync()};
