@@ -105,7 +105,7 @@ bool TakePayload(const ring::Record& record, ring::PayloadKind holds, model::Cal
   switch (record.kind) {
     case ring::RecordKind::kEnd: {
       ring::EndPayload& end = out->payload.emplace<ring::EndPayload>(from.end);
-      end.nranks = std::clamp(end.nranks, 0, kMaxRanks);
+      end.nranks = SaneSize(end.nranks);
       end.rank = SaneRank(end.rank);
       end.device = SaneDevice(end.device);
       return IsSane(end.ordinal);
@@ -141,8 +141,8 @@ bool TakePayload(const ring::Record& record, ring::PayloadKind holds, model::Cal
     }
     case ring::PayloadKind::kCommInit: {
       auto& init = out->payload.emplace<ring::CommInitPayload>(from.comm_init);
-      init.nranks = std::clamp(init.nranks, 0, kMaxRanks);
-      init.rank = SaneRank(init.rank);
+      init.nranks = SaneSize(init.nranks);
+      init.rank = SaneMember(init.rank, init.nranks);
       init.device = SaneDevice(init.device);
       return true;
     }
@@ -276,8 +276,7 @@ bool GraphEvents::OnProcessStarted(const v1::ProcessStarted& started) {
   info.pid = started.pid();
   info.executable = Cut(started.executable());
   info.env_rank = SaneRank(started.env_rank());
-  info.env_world_size =
-      started.env_world_size() <= 0 ? -1 : std::min(started.env_world_size(), kMaxRanks);
+  info.env_world_size = SaneSize(started.env_world_size()) == 0 ? -1 : started.env_world_size();
   info.markers_enabled = started.markers_enabled();
   info.runtime_connect = started.runtime_connect();
   model_->OnProcessStarted(info);
@@ -404,7 +403,7 @@ bool GraphEvents::TranslateProcessState(const v1::ProcessState& state,
     out->early.push_back({.comm = from.comm(),
                           .transfer = kind != ring::NumberKind::kCollective,
                           .sends = kind == ring::NumberKind::kSend,
-                          .peer = from.peer(),
+                          .peer = SaneRank(from.peer()),
                           .sequence = from.sequence()});
   }
   out->early_unknown = out->early_unknown || state.early_unknown();

@@ -119,8 +119,8 @@ std::shared_ptr<const model::StateBlock> TranslateBlock(const v1::StateBlock& bl
     to.comm = from.comm();
     to.uid = from.uid();
     to.other_uid = from.other_uid();
-    to.nranks = std::clamp(from.nranks(), 0, kMaxRanks);
-    to.rank = SaneRank(from.rank());
+    to.nranks = SaneSize(from.nranks());
+    to.rank = SaneMember(from.rank(), to.nranks);
     to.device = SaneDevice(from.device());
     to.parent = from.parent();
     to.state = SaneCommState(from.state());

@@ -10,7 +10,7 @@
 namespace gordian::analyzer {
 
 inline constexpr uint64_t kMaxNumber = 1ull << 56;  // sequences, ordinals, orders
-inline constexpr int32_t kMaxRanks = 1 << 20;
+inline constexpr int32_t kMaxRanks = 1 << 17;
 inline constexpr int32_t kMaxDevice = 4096;
 
 constexpr bool IsSane(uint64_t number) { return number <= kMaxNumber; }
@@ -19,6 +19,13 @@ constexpr bool IsSane(uint64_t number) { return number <= kMaxNumber; }
 constexpr int32_t SaneRank(int32_t rank) { return rank < 0 || rank >= kMaxRanks ? -1 : rank; }
 constexpr int32_t SaneDevice(int32_t device) {
   return device < 0 || device > kMaxDevice ? -1 : device;
+}
+
+// Of a communicator; 0, as where it is not known, for what none has.
+constexpr int32_t SaneSize(int32_t nranks) { return nranks < 0 || nranks > kMaxRanks ? 0 : nranks; }
+// A rank of a communicator of this size, which may be unknown.
+constexpr int32_t SaneMember(int32_t rank, int32_t nranks) {
+  return nranks > 0 && rank >= nranks ? -1 : SaneRank(rank);
 }
 
 constexpr ring::CommState SaneCommState(uint32_t state) {

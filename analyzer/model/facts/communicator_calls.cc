@@ -61,11 +61,11 @@ void ExecutionGraph::ApplyInitBegin(Process& process, Thread& thread, const Call
   init.members_known = record.call != Call::kCommShrink;
   if (local.init_rank < 0 || local.init_rank >= static_cast<int>(init.members.size())) return;
   init.made_before |= made_before;
-  if (record.call == Call::kCommInit) {
+  if (record.call == Call::kCommInit && !child) {
     Matcher::InitClaimed(&init, {.process = process.info.process,
                                  .comm = made.comm,
                                  .device = made.device,
-                                 .rank = made.rank,
+                                 .rank = local.init_rank,
                                  .nranks = made.nranks,
                                  .site = record.call_site,
                                  .time_ns = record.time_ns});

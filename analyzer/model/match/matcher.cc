@@ -9,7 +9,7 @@ namespace {
 // Members of a communicator of another node may never be seen; their instances cannot complete
 // here.
 constexpr size_t kMaxHeldWithUnseenMembers = 4096;
-constexpr int kMaxRanks = 1 << 20;  // more is a damaged record
+constexpr int kMaxRanks = 1 << 17;  // more is a damaged record
 
 }  // namespace
 
@@ -468,6 +468,8 @@ InitCall& Matcher::Init(CommUid uid, Call call, int parent, int nranks) {
     init.call = call;
     init.parent = parent;
   }
+  // Callers that name one call and different parents contradict each other: the first one counts.
+  if (init.parent >= 0) nranks = std::min(nranks, comms_[init.parent].nranks);
   if (nranks > 0 && nranks <= kMaxRanks && nranks > static_cast<int>(init.members.size())) {
     init.members.resize(nranks);
   }

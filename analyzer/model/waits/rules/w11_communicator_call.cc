@@ -153,8 +153,10 @@ void CommunicatorCall(const WaitView& view, CommUid call, Reason reason, uint32_
 void MeetMembers(const WaitView& view, const OpenCall& open, uint32_t thread, WaitNodes* nodes) {
   const InitCall* init = open.init == 0 ? nullptr : view.matcher.FindInit(open.init);
   if (init == nullptr || init->parent < 0) return;
-  const CommMember& mine = view.matcher.comms()[init->parent].members[open.init_rank];
-  if (mine.aborted) return;  // a member that has revoked waits for no other
+  const std::vector<CommMember>& members = view.matcher.comms()[init->parent].members;
+  // Several calls by one name, of which the members of one are not those of the other.
+  if (open.init_rank < 0 || open.init_rank >= static_cast<int>(members.size())) return;
+  if (members[open.init_rank].aborted) return;  // a member that has revoked waits for no other
   CommunicatorCall(view, open.init, Reason::kCommunicatorCall, thread, nodes);
 }
 
