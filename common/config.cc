@@ -21,6 +21,8 @@ constexpr Setting kSettings[] = {
      "seconds at the job's end without an answer of GORDIAN_ANALYZER before the rest stays in the "
      "spool"},
     {"GORDIAN_ON_VERDICT", "run", "report", "report | kill | kill-suspected | exec:CMD"},
+    {"GORDIAN_TRUST_ANALYZER", "run", "0",
+     "1: GORDIAN_ON_VERDICT=kill obeys a GORDIAN_ANALYZER on another machine, too"},
     {"GORDIAN_SUSPECT_AFTER", "run", "5",
      "seconds without progress or proof after which gordian suspects a hang"},
     {"GORDIAN_QUIET", "run", "0", "1: nothing on stderr but errors"},
@@ -168,6 +170,7 @@ StatusOr<RunConfig> RunConfig::FromEnvironment(const Environment& environment) {
     }
     return Status::Ok();
   };
+  GORDIAN_RETURN_IF_ERROR(read_bool("GORDIAN_TRUST_ANALYZER", &config.trust_analyzer));
   GORDIAN_RETURN_IF_ERROR(read_bool("GORDIAN_QUIET", &config.quiet));
   GORDIAN_RETURN_IF_ERROR(read_bool("GORDIAN_EMULATOR", &config.emulator));
   GORDIAN_RETURN_IF_ERROR(read_bool("GORDIAN_GRAPH_MARKERS", &config.graph_markers));

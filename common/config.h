@@ -35,6 +35,9 @@ struct RunConfig {
   // GORDIAN_ON_VERDICT: report | kill | kill-suspected | exec:CMD.
   OnVerdict on_verdict = OnVerdict::kReport;
   std::string on_verdict_command;  // of exec:
+  // GORDIAN_TRUST_ANALYZER: 1 ends the job also for a verdict of an analyzer on another machine,
+  // with which nothing proves who it is.
+  bool trust_analyzer = false;
   // GORDIAN_SUSPECT_AFTER: seconds without progress or proof before gordian suspects a hang.
   double suspect_after_s = 5.0;
   // GORDIAN_QUIET: 1 prints only errors on stderr.

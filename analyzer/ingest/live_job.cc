@@ -58,6 +58,7 @@ LiveJob::LiveJob(LiveJobOptions options) : options_(std::move(options)) {
     news->set_verdict_json(update.json);
     news->set_revision(update.revision);
     news->set_job_ended(update.job_ended);
+    for (const std::string& ring : update.rings) news->add_rings(ring);
     ingest_->Tell(std::move(news));
     if (options_.on_verdict) options_.on_verdict(update);
   };
@@ -104,6 +105,7 @@ StatusOr<std::unique_ptr<LiveJob>> LiveJob::Resume(LiveJobOptions options) {
   news->set_verdict_json(job->analysis_->CurrentJson(&revision));
   news->set_revision(revision);
   news->set_job_ended(ended);
+  for (const std::string& ring : job->analysis_->CurrentRings()) news->add_rings(ring);
   job->ingest_->Tell(std::move(news));
   job->rounds_ = std::make_unique<RoundDriver>(job->analysis_.get(), job->options_.pace,
                                                started->first_round());

@@ -30,6 +30,8 @@ namespace {
 constexpr uint64_t kFlushEveryNs = 100 * kNsPerMs;
 constexpr std::chrono::milliseconds kResolveBudget(5);
 constexpr size_t kMaxOwnNotes = 64;
+constexpr size_t kMaxRings = 65'536;
+constexpr size_t kMaxRingName = 64;
 
 bool IsProblem(model::VerdictKind kind) {
   return kind != model::VerdictKind::kHealthy && kind != model::VerdictKind::kFinished &&
@@ -239,6 +241,11 @@ class Analysis::Impl {
     return json_;
   }
 
+  std::vector<std::string> CurrentRings() const {
+    std::lock_guard lock(mutex_);
+    return RingsOf(WithoutStacks());
+  }
+
   std::string StatusJson(uint64_t* revision) const {
     StatusFacts facts;
     {
@@ -283,6 +290,7 @@ class Analysis::Impl {
     std::string json;
     uint64_t revision;
     bool job_ended;
+    std::vector<std::string> rings;
     double seconds;
     std::optional<v1::StacksRequest> stacks_wanted;
   };
@@ -309,6 +317,10 @@ class Analysis::Impl {
         break;
       case v1::Event::kProcessStarted:
         seen_process_ = true;
+        if (const v1::ProcessStarted& started = event.process_started();
+            rings_.size() < kMaxRings && started.ring().size() <= kMaxRingName) {
+          rings_.emplace(started.process(), started.ring());
+        }
         break;
       default:
         break;
@@ -445,12 +457,23 @@ class Analysis::Impl {
     spdlog::info("verdict {}: {} ({}), {}, {:.3f} s after the last progress", stats_.revision,
                  model::Name(verdict.main.verdict), model::Name(verdict.main.confidence),
                  verdict.main.summary, seconds);
+    std::vector<std::string> rings = RingsOf(verdict);
     return News{.verdict = std::move(verdict),
                 .json = std::move(json),
                 .revision = stats_.revision,
                 .job_ended = stats_.job_ended,
+                .rings = std::move(rings),
                 .seconds = seconds,
                 .stacks_wanted = std::move(stacks_wanted)};
+  }
+
+  std::vector<std::string> RingsOf(const model::Verdict& verdict) const {
+    std::vector<std::string> rings;
+    for (const model::ProcessId process : model_.About(verdict)) {
+      const auto found = rings_.find(process);
+      if (found != rings_.end() && !found->second.empty()) rings.push_back(found->second);
+    }
+    return rings;
   }
 
   void WriteFile(const char* name, const std::string& contents) {
@@ -469,6 +492,7 @@ class Analysis::Impl {
                          .json = update->json,
                          .revision = update->revision,
                          .job_ended = update->job_ended,
+                         .rings = update->rings,
                          .seconds_to_verdict = update->seconds});
   }
 
@@ -478,6 +502,7 @@ class Analysis::Impl {
   model::JobModel model_;
   GraphEvents events_;
   FleetNotes fleet_;
+  std::map<uint32_t, std::string> rings_;  // by process
   StackBook stacks_;
   SignBook signs_;
   uint64_t stacks_told_ = 0;  // StackBook::changes
@@ -516,6 +541,7 @@ bool Analysis::HasUnfinished() const { return impl_->HasUnfinished(); }
 bool Analysis::WantsConfirmation() const { return impl_->WantsConfirmation(); }
 model::Verdict Analysis::Current() const { return impl_->Current(); }
 std::string Analysis::CurrentJson(uint64_t* revision) const { return impl_->CurrentJson(revision); }
+std::vector<std::string> Analysis::CurrentRings() const { return impl_->CurrentRings(); }
 std::string Analysis::StatusJson(uint64_t* revision) const { return impl_->StatusJson(revision); }
 CallSites& Analysis::call_sites() { return impl_->call_sites(); }
 SiteResolver Analysis::sites() const { return impl_->sites(); }

@@ -34,6 +34,9 @@ struct VerdictUpdate {
   const std::string& json;    // the bytes of verdict.json
   uint64_t revision;          // from 1, grows with each change
   bool job_ended;
+  // Of the processes that its problems are about, as JobModel::About: the names of their ring files,
+  // which hold pid and start time.
+  const std::vector<std::string>& rings;
   double seconds_to_verdict;  // from the last progress until verdict.json is in place; 0: unknown
 };
 
@@ -108,6 +111,8 @@ class Analysis {
   model::Verdict Current() const;
   // The bytes of verdict.json at the last change; "" before the first verdict.
   std::string CurrentJson(uint64_t* revision) const;
+  // VerdictUpdate::rings of the present verdict.
+  std::vector<std::string> CurrentRings() const;
   // The status at the same moment, as in status_json.h; `revision` as above, may be null.
   std::string StatusJson(uint64_t* revision) const;
 

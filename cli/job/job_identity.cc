@@ -1,5 +1,8 @@
 #include "cli/job/job_identity.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
 #include <algorithm>
 
 namespace gordian::cli {
@@ -155,6 +158,18 @@ Status CheckAddress(std::string_view name, std::string_view address, bool zero_p
     return bad();
   }
   return Status::Ok();
+}
+
+bool IsLoopback(std::string_view address) {
+  const std::string_view host = address.substr(0, address.rfind(':'));
+  if (host == "localhost" || host == "[::1]") return true;
+  in_addr number{};
+  return inet_pton(AF_INET, std::string(host).c_str(), &number) == 1 &&
+         ntohl(number.s_addr) >> 24 == IN_LOOPBACKNET;
+}
+
+bool TrustsAnalyzer(const RunConfig& config) {
+  return config.analyzer.empty() || config.trust_analyzer || IsLoopback(config.analyzer);
 }
 
 }  // namespace gordian::cli

@@ -31,6 +31,11 @@ StatusOr<JobIdentity> IdentifyJob(const JobIdentityFlags& flags, const Environme
 // "10.0.0.1:7777", "head:7777", "[::1]:7777". Errors name what is wrong.
 Status CheckAddress(std::string_view name, std::string_view address, bool zero_port_allowed);
 
+// True if such an address can only be this machine's.
+bool IsLoopback(std::string_view address);
+// Whether verdicts of the job's analyzer may end the job.
+bool TrustsAnalyzer(const RunConfig& config);
+
 }  // namespace gordian::cli
 
 #endif  // GORDIAN_CLI_JOB_JOB_IDENTITY_H_

@@ -159,6 +159,8 @@ Status JobRunner::ObserveFromHere() {
 }
 
 Status JobRunner::ObserveFromAfar() {
+  desk_ = std::make_unique<VerdictDesk>(
+      options_, [this](const std::vector<std::string>& rings) { return MayEnd(rings); });
   remote_ = std::make_unique<RemoteVerdicts>(
       options_.session_dir,
       [desk = desk_.get()](const analyzer::VerdictUpdate& update) { desk->OnVerdict(update); });
@@ -185,6 +187,17 @@ Status JobRunner::ObserveFromAfar() {
   collector_ = std::make_unique<collector::Collector>(std::move(collect));
   outcome_.analyzed_at = options_.config.analyzer;
   return collector_->Start();
+}
+
+// A verdict from elsewhere may be about another job by the same name, or made up: it ends the job
+// only where it names a process of it that lives.
+bool JobRunner::MayEnd(const std::vector<std::string>& rings) const {
+  if (!TrustsAnalyzer(options_.config) || rings.empty()) return false;
+  const std::vector<ProcessKey> ours = Descendants(getpid(), {});
+  return std::any_of(rings.begin(), rings.end(), [&](const std::string& ring) {
+    ProcessKey named;
+    return ParseRingFileName(ring, &named) && std::binary_search(ours.begin(), ours.end(), named);
+  });
 }
 
 // Each start of the job gets its own folder: a restart has another collector with other batches.
@@ -431,17 +444,11 @@ void JobRunner::CheckLibraries() {
   std::erase_if(checked_since_, [&](const auto& entry) { return !IsAlive(entry.first); });
 }
 
-// Ends every process below gordian but its own helpers, and every process that has a ring of this
-// job.
+// Ends every process below gordian but its own helpers. A ring file's name ends none: any process of
+// the user can put one there, about any process.
 void JobRunner::EndTree() {
   const std::vector<pid_t> spared = Spared();
-  const auto find = [&] {
-    std::vector<ProcessKey> all = Descendants(getpid(), spared);
-    for (const ProcessKey& process : LivingRingProcesses(options_.ring_dir)) {
-      all.push_back(process);
-    }
-    return all;
-  };
+  const auto find = [&] { return Descendants(getpid(), spared); };
   if (const size_t left = KillUntilGone(
           find, [this] { Reap(); }, kKillLimit);
       left > 0) {

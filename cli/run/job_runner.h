@@ -79,6 +79,7 @@ class JobRunner {
   void TakeRemoteVerdict(const Status& delivered);
   bool Unfinished() const;
   bool AwaitsStacks() const;
+  bool MayEnd(const std::vector<std::string>& rings) const;
   std::string SpoolDir() const;
   void Loop();
   void HandleSignals();

@@ -27,12 +27,13 @@ void RemoteVerdicts::OnNews(const v1::VerdictNews& news) {
     spdlog::warn("cannot read a verdict of the analyzer: {}", document.status().message());
     return;
   }
-  Keep(document->verdict, document->sites(), news.verdict_json(), news.revision(),
-       news.job_ended());
+  Keep(document->verdict, document->sites(), news.verdict_json(), news.revision(), news.job_ended(),
+       {news.rings().begin(), news.rings().end()});
 }
 
 void RemoteVerdicts::Keep(const model::Verdict& verdict, const analyzer::SiteResolver& sites,
-                          const std::string& json, uint64_t revision, bool job_ended) {
+                          const std::string& json, uint64_t revision, bool job_ended,
+                          const std::vector<std::string>& rings) {
   const std::lock_guard telling(telling_);
   if (!session_dir_.empty()) {
     Status status = analyzer::ReplaceFile(session_dir_ + "/" + analyzer::kVerdictFile, json);
@@ -49,12 +50,14 @@ void RemoteVerdicts::Keep(const model::Verdict& verdict, const analyzer::SiteRes
   {
     const std::lock_guard lock(mutex_);
     latest_ = verdict;
+    rings_ = rings;
   }
   tell_({.verdict = verdict,
          .sites = sites,
          .json = json,
          .revision = revision,
          .job_ended = job_ended,
+         .rings = rings,
          .seconds_to_verdict = 0});
 }
 
@@ -107,13 +110,18 @@ bool RemoteVerdicts::DecideHere(const std::string& spool_dir, const std::string&
   for (model::Finding& finding : verdict.findings) {
     note(&finding);
   }
-  Keep(verdict, result->sites(), analyzer::VerdictToText(verdict, result->sites()), 1, true);
+  Keep(verdict, result->sites(), analyzer::VerdictToText(verdict, result->sites()), 1, true, {});
   return true;
 }
 
 std::optional<model::Verdict> RemoteVerdicts::latest() const {
   const std::lock_guard lock(mutex_);
   return latest_;
+}
+
+std::vector<std::string> RemoteVerdicts::rings() const {
+  const std::lock_guard lock(mutex_);
+  return rings_;
 }
 
 bool RemoteVerdicts::unfinished() const {

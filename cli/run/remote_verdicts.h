@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "analyzer/session/analysis.h"
 #include "gordian/v1/ingest.pb.h"
@@ -30,19 +31,23 @@ class RemoteVerdicts {
                   const std::string& why, const model::ModelOptions& model);
 
   std::optional<model::Verdict> latest() const;
+  // Of the processes that the latest verdict's problems are about: names of ring files.
+  std::vector<std::string> rings() const;
   bool unfinished() const;
   // The first file of the session that could not be written, and why; "" if there is none.
   std::string problem() const;
 
  private:
   void Keep(const model::Verdict& verdict, const analyzer::SiteResolver& sites,
-            const std::string& json, uint64_t revision, bool job_ended);
+            const std::string& json, uint64_t revision, bool job_ended,
+            const std::vector<std::string>& rings);
 
   const std::string session_dir_;
   const std::function<void(const analyzer::VerdictUpdate&)> tell_;
   std::mutex telling_;
   mutable std::mutex mutex_;
   std::optional<model::Verdict> latest_;
+  std::vector<std::string> rings_;
   bool unfinished_ = false;
   std::string problem_;
 };

@@ -42,6 +42,7 @@ struct RunFlags {
   std::optional<std::string> on_verdict;
   std::optional<std::string> suspect_after;
   std::optional<std::string> analyzer;
+  bool trust_analyzer = false;
   JobIdentityFlags identity;
   std::optional<int> error_exitcode;
   bool quiet = false;
@@ -75,6 +76,7 @@ StatusOr<RunConfig> MakeConfig(const RunFlags& flags) {
   if (flags.analyzer) {
     config.analyzer = *flags.analyzer;
   }
+  config.trust_analyzer |= flags.trust_analyzer;
   if (!config.analyzer.empty() || flags.analyzer) {
     GORDIAN_RETURN_IF_ERROR(CheckAddress(flags.analyzer ? "--analyzer" : "GORDIAN_ANALYZER",
                                          config.analyzer, /*zero_port_allowed=*/false));
@@ -339,6 +341,12 @@ int Run(const RunFlags& flags, std::vector<std::string> command) {
       PrintError(status.message() + ": if gordian is killed, " + options.ring_dir + " stays");
     }
   }
+  if (const OnVerdict what = config->on_verdict;
+      (what == OnVerdict::kKill || what == OnVerdict::kKillSuspected) && !TrustsAnalyzer(*config)) {
+    PrintError("verdicts of " + config->analyzer +
+               " come over a network that proves nobody's name, so they will not end this job; "
+               "if you trust it, add --trust-analyzer");
+  }
   DescribeStart(options, &session);
   if (const Status status = session.WriteManifest(); !status.ok()) {
     PrintError(status.message() +
@@ -433,6 +441,9 @@ void AddRunVerb(CLI::App& app, VerbContext* context) {
   verb->add_option("--analyzer", flags->analyzer,
                    "Send the records to the gordian serve at this address (default: analyze here)")
       ->type_name("HOST:PORT");
+  verb->add_flag("--trust-analyzer", flags->trust_analyzer,
+                 "Let --on-verdict kill obey an --analyzer on another machine, too: nothing proves "
+                 "who answers there");
   verb->add_option("--job", flags->identity.job,
                    "With --analyzer: name of the job; nodes that give the same name are one job "
                    "(default: from Slurm or torchrun)")

@@ -11,8 +11,9 @@
 
 namespace gordian::cli {
 
-VerdictDesk::VerdictDesk(const JobOptions& options)
+VerdictDesk::VerdictDesk(const JobOptions& options, MayEnd may_end)
     : options_(options),
+      may_end_(std::move(may_end)),
       policy_({.on_verdict = options.config.on_verdict,
                .suspect_after_ns = static_cast<uint64_t>(options.config.suspect_after_s * 1e9)}),
       wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
@@ -20,12 +21,13 @@ VerdictDesk::VerdictDesk(const JobOptions& options)
 VerdictDesk::~VerdictDesk() { close(wake_fd_); }
 
 void VerdictDesk::OnVerdict(const analyzer::VerdictUpdate& update) {
+  const bool may_end = !may_end_ || may_end_(update.rings);
   const std::lock_guard lock(mutex_);
   latest_ = update.verdict.main;
   analyzer::ReportOptions report{
       .color = options_.color, .width = options_.width, .session = options_.session_dir};
   if (!closed_) {
-    switch (policy_.Judge(update.verdict, interrupted_)) {
+    switch (policy_.Judge(update.verdict, interrupted_, may_end)) {
       case VerdictPolicy::Say::kNothing:
         break;
       case VerdictPolicy::Say::kReport:

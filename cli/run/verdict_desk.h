@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "analyzer/model/verdict/verdict.h"
 #include "analyzer/session/analysis.h"
@@ -19,8 +21,10 @@ struct JobOptions;
 // Thread-safe.
 class VerdictDesk {
  public:
-  // `options` must outlive this object.
-  explicit VerdictDesk(const JobOptions& options);
+  // `options` must outlive this object. Of a verdict from elsewhere, `may_end` says whether it may
+  // end this job, from the ring files of the processes that it is about; on the analyzer's threads.
+  using MayEnd = std::function<bool(const std::vector<std::string>& rings)>;
+  explicit VerdictDesk(const JobOptions& options, MayEnd may_end = nullptr);
   ~VerdictDesk();
   VerdictDesk(const VerdictDesk&) = delete;
   VerdictDesk& operator=(const VerdictDesk&) = delete;
@@ -50,6 +54,7 @@ class VerdictDesk {
 
   const JobOptions& options_;
   mutable std::mutex mutex_;
+  const MayEnd may_end_;
   VerdictPolicy policy_;
   std::deque<std::string> news_;
   std::deque<std::string> notices_;

@@ -30,7 +30,8 @@ int ExitCodeOfVerdict(const model::Verdict& verdict) {
   return verdict.main.verdict == VerdictKind::kInconclusive ? 3 : 0;
 }
 
-VerdictPolicy::Say VerdictPolicy::Judge(const model::Verdict& verdict, bool interrupted) {
+VerdictPolicy::Say VerdictPolicy::Judge(const model::Verdict& verdict, bool interrupted,
+                                        bool may_end) {
   const Finding& main = verdict.main;
   problem_ = model::SaysTrouble(main.verdict) && main.confidence != Confidence::kPossible &&
              !(interrupted && Gone(main.verdict));
@@ -48,6 +49,7 @@ VerdictPolicy::Say VerdictPolicy::Judge(const model::Verdict& verdict, bool inte
     if (!model::SaysTrouble(finding->verdict) || !sure || (interrupted && Gone(finding->verdict))) {
       continue;
     }
+    if (!may_end && options_.on_verdict != OnVerdict::kExec) continue;
     if (finding->verdict == VerdictKind::kMismatch && options_.on_verdict != OnVerdict::kExec) {
       waiting_for_stall_ = true;
     } else {

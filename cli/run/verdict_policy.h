@@ -34,8 +34,8 @@ class VerdictPolicy {
     kGoesOn,     // one line: it waits no longer
   };
   // Judges a new verdict. After a signal of the user (`interrupted`), ended processes are no
-  // finding.
-  Say Judge(const model::Verdict& verdict, bool interrupted);
+  // finding. `may_end` false: the verdict may not end the job, whatever it says.
+  Say Judge(const model::Verdict& verdict, bool interrupted, bool may_end = true);
 
   // True when the caller must end the job, or run the command of exec:, now. `records` grows with
   // every record of the job; `unfinished` is true while some call or operation has not ended. Call

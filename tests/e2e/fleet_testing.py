@@ -175,10 +175,11 @@ def fill(pipe):
 
 
 class Server:
-    def __init__(self, case, prefix=(), blocked=False):
+    def __init__(self, case, prefix=(), blocked=False, listen="127.0.0.1:0"):
         """blocked: nobody reads a word of it after the first line."""
         self.case = case
         self.prefix = prefix
+        self.listen = listen
         self.sessions = case.path("sessions")
         self.err = open(case.path("server.err"), "ab")
         self.blocked = blocked
@@ -192,7 +193,7 @@ class Server:
             self.ends = os.pipe()
             err = self.ends[1]
         self.process = subprocess.Popen(
-            [*self.prefix, BUILD.gordian, "serve", "--listen", "127.0.0.1:0", "--sessions", self.sessions, "--json",
+            [*self.prefix, BUILD.gordian, "serve", "--listen", self.listen, "--sessions", self.sessions, "--json",
              "--suspect-after", "3"],
             stdout=subprocess.PIPE, stderr=err, stdin=subprocess.DEVNULL, env=clean_environment())
         line = self.process.stdout.readline()

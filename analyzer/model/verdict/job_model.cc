@@ -37,6 +37,18 @@ class JobModel::Impl {
   bool HasUnfinished() const;
   Verdict Current() const;
   std::map<ProcessId, int> Ranks() const { return RanksNow(execution_, NamesNow()); }
+  std::vector<ProcessId> About(const Verdict& verdict) const {
+    std::set<int> ranks;
+    const auto add = [&](const Finding& finding) {
+      if (!SaysTrouble(finding.verdict)) return;
+      ranks.insert(finding.culprit_ranks.begin(), finding.culprit_ranks.end());
+      ranks.insert(finding.victim_ranks.begin(), finding.victim_ranks.end());
+    };
+    add(verdict.main);
+    for (const Finding& finding : verdict.findings) add(finding);
+    if (ranks.empty()) return {};
+    return ProcessesOf(execution_, NamesNow(), ranks);
+  }
   void OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns, bool killed);
 
   const ModelOptions options_;
@@ -507,6 +519,9 @@ Verdict JobModel::Current() const { return impl_->Current(); }
 const ExecutionGraph& JobModel::execution() const { return impl_->execution_; }
 const Matcher& JobModel::matcher() const { return impl_->matcher_; }
 std::map<ProcessId, int> JobModel::Ranks() const { return impl_->Ranks(); }
+std::vector<ProcessId> JobModel::About(const Verdict& verdict) const {
+  return impl_->About(verdict);
+}
 JobSnapshot JobModel::Snapshot() const {
   return TakeSnapshot(impl_->execution_, impl_->matcher_, impl_->now_ns_);
 }

@@ -11,6 +11,7 @@
 
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "analyzer/model/facts/event.h"
 #include "analyzer/model/verdict/job_snapshot.h"
@@ -71,6 +72,9 @@ class JobModel {
   // The rank of each process that has one; the lowest if it has several. Much cheaper than a
   // Snapshot.
   std::map<ProcessId, int> Ranks() const;
+  // The processes that the problems of a verdict are about: those that hold the ranks that it
+  // blames, or that wait. A rank that several processes claim names none of them.
+  std::vector<ProcessId> About(const Verdict& verdict) const;
 
  private:
   class Impl;

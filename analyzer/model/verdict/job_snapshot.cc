@@ -146,6 +146,22 @@ std::map<ProcessId, int> RanksNow(const ExecutionGraph& execution, const Names& 
   return all;
 }
 
+std::vector<ProcessId> ProcessesOf(const ExecutionGraph& execution, const Names& names,
+                                   const std::set<int>& ranks) {
+  std::map<int, std::set<ProcessId>> holders;
+  for (const auto& [id, process] : execution.processes()) {
+    if (!IsRank(id, process, names.incarnations())) continue;
+    for (const int rank : names.AllRanks(id)) {
+      if (ranks.contains(rank)) holders[rank].insert(id);
+    }
+  }
+  std::set<ProcessId> held;
+  for (const auto& [rank, processes] : holders) {
+    if (processes.size() == 1) held.insert(*processes.begin());
+  }
+  return {held.begin(), held.end()};
+}
+
 JobSnapshot TakeSnapshot(const ExecutionGraph& execution, const Matcher& matcher, uint64_t now_ns) {
   JobSnapshot snapshot;
   snapshot.now_ns = now_ns;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,9 @@ struct JobSnapshot {
 
 // As in the snapshot: the lowest rank of each process that has one.
 std::map<ProcessId, int> RanksNow(const ExecutionGraph&, const Names&);
+
+// The processes that hold these ranks now. A rank that several claim names none of them.
+std::vector<ProcessId> ProcessesOf(const ExecutionGraph&, const Names&, const std::set<int>& ranks);
 
 JobSnapshot TakeSnapshot(const ExecutionGraph&, const Matcher&, uint64_t now_ns);
 

@@ -126,5 +126,21 @@ TEST(JobIdentityTest, Addresses) {
   EXPECT_TRUE(CheckAddress("--listen", "0.0.0.0:0", true).ok());
 }
 
+TEST(JobIdentityTest, OnlyThisMachineIsTrustedUnasked) {
+  for (const char* here : {"127.0.0.1:1", "127.9.9.9:1", "localhost:1", "[::1]:1"}) {
+    EXPECT_TRUE(IsLoopback(here)) << here;
+  }
+  for (const char* there : {"10.0.0.1:1", "head:1", "0.0.0.0:1", "127.0.0.1.evil.example:1",
+                            "localhost.evil.example:1", "[::2]:1", "[::]:1"}) {
+    EXPECT_FALSE(IsLoopback(there)) << there;
+    RunConfig config;
+    config.analyzer = there;
+    EXPECT_FALSE(TrustsAnalyzer(config)) << there;
+    config.trust_analyzer = true;
+    EXPECT_TRUE(TrustsAnalyzer(config)) << there;
+  }
+  EXPECT_TRUE(TrustsAnalyzer({}));
+}
+
 }  // namespace
 }  // namespace gordian::cli

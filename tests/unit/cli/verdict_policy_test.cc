@@ -125,5 +125,15 @@ TEST(VerdictPolicy, AfterAnInterruptTheGoneAreNobodysFault) {
   EXPECT_EQ(policy.Judge(Make(VerdictKind::kDeadlock), true), Say::kReport);
 }
 
+TEST(VerdictPolicy, AVerdictThatMayEndNothingIsToldAlone) {
+  VerdictPolicy policy({.on_verdict = OnVerdict::kKill});
+  EXPECT_EQ(policy.Judge(Make(VerdictKind::kDeadlock), false, /*may_end=*/false), Say::kReport);
+  EXPECT_FALSE(policy.ActNow(kSecond, 1, true));
+  EXPECT_EQ(policy.Judge(Make(VerdictKind::kMismatch), false, /*may_end=*/false), Say::kHeadline);
+  EXPECT_FALSE(policy.ActNow(100 * kSecond, 1, true));
+  EXPECT_EQ(policy.Judge(Make(VerdictKind::kDeadlock), false, /*may_end=*/true), Say::kNothing);
+  EXPECT_TRUE(policy.ActNow(101 * kSecond, 1, true));
+}
+
 }  // namespace
 }  // namespace gordian::cli
