@@ -185,6 +185,7 @@ class FleetServer::Impl final {
             .model = options_.model,
             .pace = options_.pace,
             .gordian_version = options_.gordian_version,
+            .process_start = options_.process_start,
             .on_verdict = [this, name = entry.name,
                            folder = entry.folder](const VerdictUpdate& update) {
               if (options_.on_verdict) {

@@ -35,6 +35,7 @@ struct FleetOptions {
   model::ModelOptions model;
   RoundPace pace;
   StreamLimits streams;         // of all jobs together
+  uint64_t process_start = 0;   // of this process, as /proc says it; for the manifests
   std::string gordian_version;  // empty: this one; the server refuses collectors of another
   std::chrono::milliseconds forget_after{
       600'000};  // closes a job whose nodes are all away for so long

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -128,6 +129,10 @@ nlohmann::ordered_json LiveJob::Manifest(bool closed) const {
   json["gordian_version"] = options_.gordian_version;
   json["suspect_after_s"] = static_cast<double>(options_.model.suspect_after_ns) / 1e9;
   json["started"] = FormatUtc(started_real_ns_);
+  char host[256] = {};
+  json["host"] = gethostname(host, sizeof host - 1) == 0 ? host : "";
+  json["gordian_pid"] = getpid();
+  json["gordian_start"] = options_.process_start;
   json["closed"] = closed;
   json["job_ended"] = ingest_->Over();
   nlohmann::ordered_json nodes = nlohmann::ordered_json::array();

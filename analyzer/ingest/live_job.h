@@ -30,6 +30,7 @@ struct LiveJobOptions {
   model::ModelOptions model;
   RoundPace pace;
   std::string gordian_version;
+  uint64_t process_start = 0;  // of this process, as /proc says it
   // As AnalysisOptions::on_verdict; the nodes have been told.
   std::function<void(const VerdictUpdate&)> on_verdict;
 };

@@ -210,7 +210,7 @@ std::string StateWords(PartState state, bool many) {
 std::string HeadlineStart(const Finding& finding) {
   if (model::OnlySlow(finding)) return "gordian: waiting: ";
   std::string head = fmt::format("gordian: {}", Title(finding.verdict));
-  if (IsProblem(finding.verdict)) {
+  if (IsProblem(finding.verdict) && finding.verdict != VerdictKind::kInconclusive) {
     head += fmt::format(" ({}", model::Name(finding.confidence));
     if (finding.detected_after_s > 0) {
       head += fmt::format(" after {:.2f} s", std::min(finding.detected_after_s, kMaxSeconds));

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "analyzer/stacks/stack_merge.h"
+#include "common/clock.h"
 
 namespace gordian::analyzer {
 namespace {
@@ -194,11 +195,6 @@ class Reader {
     return value == nullptr ? "" : value->get<std::string>();
   }
 
- private:
-  void Fail(const std::string& path, const std::string& what) {
-    if (error_.empty()) error_ = path + " " + what;
-  }
-
   const json* Member(const json& from, const std::string& path, const char* key,
                      json::value_t type) {
     if (!error_.empty()) return nullptr;
@@ -215,6 +211,11 @@ class Reader {
       return nullptr;
     }
     return &*found;
+  }
+
+ private:
+  void Fail(const std::string& path, const std::string& what) {
+    if (error_.empty()) error_ = path + " " + what;
   }
 
   int64_t Integer(const json& from, const std::string& path, const char* key) {
@@ -413,9 +414,13 @@ ordered_json VerdictToJson(const model::Verdict& verdict, const SiteResolver& si
 }
 
 std::string VerdictToText(const model::Verdict& verdict, const SiteResolver& sites,
-                          uint64_t revision) {
+                          const VerdictStamp& stamp) {
   ordered_json out = VerdictToJson(verdict, sites);
-  if (revision > 0) out["revision"] = revision;
+  if (stamp.revision > 0) {
+    out["revision"] = stamp.revision;
+    out["written"] = FormatUtc(stamp.written_ns);
+    out["closed"] = stamp.closed;
+  }
   // Names come from watched processes: replaces invalid UTF-8 instead of throwing.
   return out.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
@@ -461,6 +466,11 @@ StatusOr<VerdictDocument> ParseVerdict(std::string_view text) {
     reader.Each(document, "", "stacks", [&](const json& stack, const std::string& at) {
       out.verdict.stacks.push_back(reader.Stack(stack, at));
     });
+  }
+  if (document.contains("closed")) {  // nor these
+    const json* const closed = reader.Member(document, "", "closed", json::value_t::boolean);
+    if (closed != nullptr) out.closed = closed->get<bool>();
+    out.written = reader.Text(document, "", "written");
   }
   if (!reader.error().empty()) return Status::DataLoss(reader.error());
   return out;

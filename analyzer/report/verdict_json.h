@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,10 +21,17 @@ inline constexpr char kVerdictSchema[] = "gordian.verdict.v1";
 
 // Deterministic: keys in the schema's order. Replaces invalid UTF-8 in names.
 nlohmann::ordered_json VerdictToJson(const model::Verdict& verdict, const SiteResolver& sites);
-// The bytes of verdict.json: indented by two, with a newline at the end. `revision` of a verdict
-// that may change; 0 writes none.
+// Of a verdict that may change: which one it is, when it was written, and whether another one can
+// follow. A file that says "closed": false, and whose writer has gone, says nothing of what came
+// after `written`.
+struct VerdictStamp {
+  uint64_t revision = 0;    // 0: the verdict has no stamp
+  uint64_t written_ns = 0;  // CLOCK_REALTIME
+  bool closed = false;
+};
+// The bytes of verdict.json: indented by two, with a newline at the end.
 std::string VerdictToText(const model::Verdict& verdict, const SiteResolver& sites,
-                          uint64_t revision = 0);
+                          const VerdictStamp& stamp = {});
 // The revision in a verdict.json; 0 if there is no such file or it holds none.
 uint64_t RecordedRevision(const std::string& path);
 
@@ -32,6 +40,8 @@ uint64_t RecordedRevision(const std::string& path);
 struct VerdictDocument {
   model::Verdict verdict;
   std::vector<std::string> site_texts;
+  std::optional<bool> closed;  // as in VerdictStamp; none: an earlier version wrote it, or no run
+  std::string written;         // UTC; empty: not known
 
   SiteResolver sites() const;  // copies what it needs
 };

@@ -162,7 +162,7 @@ class Analysis::Impl {
     essence_ = Essence(WithoutStacks());
     stacks_told_ = stacks_.changes();
     stats_.revision = RecordedRevision(PathOf(kVerdictFile)) + 1;
-    json_ = VerdictToText(CurrentLocked(), resolver_, stats_.revision);
+    json_ = VerdictToText(CurrentLocked(), resolver_, Stamp());
     WriteFile(kVerdictFile, json_);  // the killed process may not have written it
     WriteFile(kReportFile,
               ReportText(CurrentLocked(), resolver_, {.session = options_.session_dir}));
@@ -434,7 +434,7 @@ class Analysis::Impl {
     FlushLocked(MonoNs());
     const bool was_degraded = stats_.session_degraded;
     ++stats_.revision;  // verdict.json must hold it before any callback
-    std::string json = VerdictToText(verdict, resolver_, stats_.revision);
+    std::string json = VerdictToText(verdict, resolver_, Stamp());
     double seconds = 0;
     if (!options_.session_dir.empty()) {
       WriteFile(kVerdictFile, json);
@@ -449,7 +449,7 @@ class Analysis::Impl {
     if (stats_.session_degraded && !was_degraded) {  // this very verdict must say so
       verdict = CurrentLocked();
       essence = Essence(WithoutStacks());
-      json = VerdictToText(verdict, resolver_, stats_.revision);
+      json = VerdictToText(verdict, resolver_, Stamp());
     }
     essence_ = std::move(essence);
     json_ = json;
@@ -465,6 +465,10 @@ class Analysis::Impl {
                 .rings = std::move(rings),
                 .seconds = seconds,
                 .stacks_wanted = std::move(stacks_wanted)};
+  }
+
+  VerdictStamp Stamp() const {
+    return {.revision = stats_.revision, .written_ns = RealNs(), .closed = stats_.job_ended};
   }
 
   std::vector<std::string> RingsOf(const model::Verdict& verdict) const {

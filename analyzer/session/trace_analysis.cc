@@ -94,6 +94,7 @@ StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOpt
     model::Finding& main = result.verdict.main;
     if (main.verdict == model::VerdictKind::kHealthy) {
       main.verdict = model::VerdictKind::kInconclusive;
+      main.confidence = model::Confidence::kPossible;
       main.summary = "The trace is " + result.ending + "; up to there the job was healthy";
     }
   }

@@ -20,6 +20,7 @@
 #include "cli/job/process_tree.h"
 #include "cli/job/session.h"
 #include "cli/output.h"
+#include "cli/run/verdict_policy.h"
 #include "collector/rings/salvaged_rings.h"
 
 namespace gordian::cli {
@@ -48,6 +49,28 @@ StatusOr<std::string> SessionOf(const std::string& path) {
                             "no manifest.json");
   }
   return folder;
+}
+
+std::optional<ProcessKey> WriterOf(const nlohmann::ordered_json& manifest) {
+  const auto pid = manifest.find("gordian_pid");
+  const auto start = manifest.find("gordian_start");
+  if (pid == manifest.end() || !pid->is_number_integer() || start == manifest.end() ||
+      !start->is_number_unsigned()) {
+    return std::nullopt;
+  }
+  return ProcessKey{.pid = pid->get<pid_t>(), .start = start->get<uint64_t>()};
+}
+
+// Of this machine, and no more: another one's cannot be asked.
+bool WriterHasGone(const nlohmann::ordered_json& manifest) {
+  char host[256] = {};
+  const auto written_at = manifest.find("host");
+  if (gethostname(host, sizeof host - 1) != 0 || written_at == manifest.end() ||
+      *written_at != host) {
+    return false;
+  }
+  const std::optional<ProcessKey> writer = WriterOf(manifest);
+  return writer && !IsAlive(*writer);
 }
 
 // Whether `path` is a Flight Recorder dump of PyTorch, or a folder of dumps that is no session.
@@ -119,6 +142,23 @@ StatusOr<RecordedVerdict> FromReports(const importers::SourceFiles& files) {
   return recorded;
 }
 
+// Whether the gordian that wrote the verdict has gone without saying that it is the last one. What
+// cannot be known, on another machine, counts as closed.
+bool WasLeftOpen(const std::string& session, const analyzer::VerdictDocument& document) {
+  if (document.closed.value_or(false)) return false;
+  const StatusOr<nlohmann::ordered_json> manifest = ReadManifest(session);
+  if (!manifest.ok()) return false;
+  // A node of a job of many ends before others do. Elsewhere the end was recorded, and the last
+  // verdict was not: the disk was full.
+  if (manifest->contains("ended")) {
+    return document.closed.has_value() && !manifest->contains("analyzer");
+  }
+  // Of serve.
+  const auto closed = manifest->find("closed");
+  if (closed != manifest->end() && *closed == true) return false;
+  return WriterHasGone(*manifest);
+}
+
 StatusOr<RecordedVerdict> FromVerdictFile(const std::string& session) {
   StatusOr<analyzer::VerdictDocument> document =
       analyzer::ReadVerdictFile(session + "/verdict.json");
@@ -127,6 +167,11 @@ StatusOr<RecordedVerdict> FromVerdictFile(const std::string& session) {
   recorded.sites = document->sites();
   recorded.verdict = std::move(document->verdict);
   recorded.session = session;
+  recorded.left_open = WasLeftOpen(session, *document);
+  if (recorded.left_open) {
+    recorded.note = "this verdict" + (document->written.empty() ? "" : " of " + document->written) +
+                    " is not the last word: gordian never closed " + session;
+  }
   return recorded;
 }
 
@@ -176,16 +221,22 @@ bool IsRunning(const std::string& session) {
   if (!manifest.ok()) {
     return false;
   }
-  const auto pid = manifest->find("gordian_pid");
-  const auto start = manifest->find("gordian_start");
-  if (manifest->contains("ended") || pid == manifest->end() || !pid->is_number_integer() ||
-      start == manifest->end() || !start->is_number_unsigned()) {
-    return false;
-  }
-  return IsAlive({.pid = pid->get<pid_t>(), .start = start->get<uint64_t>()});
+  const std::optional<ProcessKey> writer = WriterOf(*manifest);
+  return !manifest->contains("ended") && writer && IsAlive(*writer);
 }
 
 namespace {
+
+// A verdict without a problem, of which nothing says what came after it.
+RecordedVerdict Unfinished(RecordedVerdict recorded) {
+  model::Finding& main = recorded.verdict.main;
+  if (main.verdict == model::VerdictKind::kInconclusive) return recorded;
+  main.verdict = model::VerdictKind::kInconclusive;
+  main.confidence = model::Confidence::kPossible;
+  main.summary = "Gordian ended before the job did; up to then nothing was stuck.";
+  main.evidence.not_visible.push_back("what the job did after gordian had ended");
+  return recorded;
+}
 
 // Fills `status`, if not null, whenever it could read a trace or rings.
 StatusOr<RecordedVerdict> Decide(const std::string& path, RecordedStatus* status) {
@@ -222,7 +273,12 @@ StatusOr<RecordedVerdict> Decide(const std::string& path, RecordedStatus* status
     if (!session->empty() && Exists(*session + "/verdict.json")) {
       StatusOr<RecordedVerdict> kept = FromVerdictFile(*session);
       if (kept.ok()) {
-        kept->note = result.status().message() + "; showing the verdict recorded while the job ran";
+        kept->note = result.status().message() +
+                     "; showing the verdict recorded while the job ran" +
+                     (kept->left_open ? "; " + kept->note : "");
+        if (kept->left_open && ExitCodeOfVerdict(kept->verdict) != 1) {
+          return Unfinished(std::move(*kept));
+        }
         return kept;
       }
     }
@@ -275,6 +331,15 @@ StatusOr<RecordedVerdict> AsDecided(const std::string& path) {
   GORDIAN_RETURN_IF_ERROR(session.status());
   if (!session->empty() && Exists(*session + "/verdict.json")) {
     StatusOr<RecordedVerdict> kept = FromVerdictFile(*session);
+    // What was recorded of a problem stays; of anything else it says nothing about the time after.
+    if (kept.ok() && kept->left_open && ExitCodeOfVerdict(kept->verdict) != 1) {
+      StatusOr<RecordedVerdict> again = DecideAgain(path);
+      if (!again.ok() || again->left_open) return Unfinished(std::move(*kept));
+      again->note = kept->note + "; decided again" +
+                    (again->note.empty() ? " from its trace" : ": " + again->note);
+      if (ExitCodeOfVerdict(again->verdict) != 1) return Unfinished(std::move(*again));
+      return again;
+    }
     if (kept.ok() || !Exists(*session + "/trace.gtrace")) {
       return kept;
     }

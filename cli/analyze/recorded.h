@@ -15,6 +15,8 @@ struct RecordedVerdict {
   analyzer::SiteResolver sites;
   std::string session;  // folder; empty: a lone trace
   std::string note;     // one line on what could not be read; empty: all was read
+  bool left_open =
+      false;  // gordian ended before it could close the file: another verdict may have followed
 };
 
 // Which tool wrote the files at a path, judged by how they begin. Errors: files of several tools.
@@ -44,7 +46,8 @@ struct RecordedStatus {
 StatusOr<RecordedStatus> StatusAsRecorded(const std::string& path);
 
 // Returns the verdict that was decided while the job ran (verdict.json, with its call sites).
-// Decides again for a trace, or a session without verdict.json.
+// Decides again for a trace, a session without verdict.json, and one that holds no problem and was
+// never closed: no verdict of it is better than inconclusive.
 StatusOr<RecordedVerdict> AsDecided(const std::string& path);
 
 }  // namespace gordian::cli

@@ -17,6 +17,7 @@
 #include "cli/job/job_environment.h"
 #include "cli/job/job_identity.h"
 #include "cli/job/launcher.h"
+#include "cli/job/process_tree.h"
 #include "cli/output.h"
 #include "cli/run/line_printer.h"
 #include "cli/run/verdict_policy.h"
@@ -185,6 +186,9 @@ int Serve(const ServeFlags& flags) {
   analyzer::FleetOptions options;
   options.listen = flags.listen;
   options.sessions_dir = flags.sessions;
+  if (const std::optional<ProcessStat> self = ReadProcessStat(getpid())) {
+    options.process_start = self->key.start;
+  }
   options.model.suspect_after_ns = suspect_after_ns;
   options.on_verdict = [&teller](const analyzer::FleetVerdict& news) { teller.Tell(news); };
   options.on_warning = [&printer](const std::string& text) {
