@@ -72,10 +72,10 @@ bool AttachProcess(ForkPage* page) {
 }
 
 // The slot's thread has ended and everything it wrote was collected.
-bool IsReusable(const Process& process, ring::ThreadSlot& slot, uint32_t own_tid) {
-  const uint32_t tid = Shared(slot.tid).load(std::memory_order_relaxed);
-  if (Shared(slot.ring_tail).load(std::memory_order_acquire) !=
-      Shared(slot.ring_head).load(std::memory_order_relaxed)) {
+bool IsReusable(const Process& process, uint32_t index, uint32_t own_tid) {
+  const ThreadContext& thread = process.contexts[index];
+  const uint32_t tid = thread.tid;
+  if (Shared(process.threads[index].ring_tail).load(std::memory_order_acquire) != thread.head) {
     return false;
   }
   if (tid == own_tid) return true;  // a number that was given again: its first owner is gone
@@ -91,17 +91,17 @@ void CountUnseen(ring::Header& header) {
 // Under the thread_lock. *space: where the thread's ring is to be; none for a slot that has one.
 ThreadContext* TakeSlot(Process& process, uint32_t tid, RingSpace* space) {
   ring::Header& header = *process.header;
-  const uint32_t used = Shared(header.threads_used).load(std::memory_order_relaxed);
+  const uint32_t used = process.threads_used.load(std::memory_order_relaxed);
   uint32_t index = used;
   for (uint32_t i = 0; i < used; ++i) {
-    if (process.threads[i].ring_slots != 0 && IsReusable(process, process.threads[i], tid)) {
+    if (process.contexts[i].ring_slots != 0 && IsReusable(process, i, tid)) {
       index = i;
       break;
     }
   }
   if (index == ring::kMaxThreads) {
     for (uint32_t i = 0; i < used; ++i) {  // one without a ring is better than none
-      if (process.threads[i].ring_slots == 0 && IsReusable(process, process.threads[i], tid)) {
+      if (process.contexts[i].ring_slots == 0 && IsReusable(process, i, tid)) {
         index = i;
         break;
       }
@@ -124,6 +124,7 @@ ThreadContext* TakeSlot(Process& process, uint32_t tid, RingSpace* space) {
   thread.header = process.header;
   thread.slot = &slot;
   thread.index = index;
+  thread.tid = tid;
   thread.epoch = process.epoch;
   thread.tsc = process.tsc;
   thread.device = -1;
@@ -147,7 +148,10 @@ ThreadContext* TakeSlot(Process& process, uint32_t tid, RingSpace* space) {
   Put(slot.open_group, uint32_t{0});
   if (reused) Add(slot.generation, uint32_t{1});
   Shared(slot.tid).store(tid, std::memory_order_release);
-  if (!reused) Shared(header.threads_used).store(used + 1, std::memory_order_release);
+  if (!reused) {
+    process.threads_used.store(used + 1, std::memory_order_relaxed);
+    Shared(header.threads_used).store(used + 1, std::memory_order_release);
+  }
   return &thread;
 }
 

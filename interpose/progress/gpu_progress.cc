@@ -244,7 +244,7 @@ void DropMarkers(Process& process, const Belongs& belongs) {
   // Events in graphs may be of any context, and are few: ignores all of them from here on.
   StopGraphMarkers(process);
   process.graph_markers.store(nullptr, std::memory_order_seq_cst);
-  const uint32_t used = Shared(process.header->streams_used).load(std::memory_order_acquire);
+  const uint32_t used = process.streams_used.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < used; ++i) {
     StreamState& stream = process.stream_states[i];
     MarkerQueue* queue = stream.markers.load(std::memory_order_acquire);

@@ -114,7 +114,7 @@ void PublishHead(const StreamState& stream) {
 // Returns false if the evidence is not fresh: the process is exiting and the driver may be gone.
 // `asked`: a round waits for the answer.
 bool Poll(Process& process, bool asked, PollResult* result) {
-  const uint32_t used = Shared(process.header->streams_used).load(std::memory_order_acquire);
+  const uint32_t used = process.streams_used.load(std::memory_order_acquire);
   const bool driver = DriverKnown();
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   bool exchanged = false;

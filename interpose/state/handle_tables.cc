@@ -56,8 +56,7 @@ bool Drained(const StreamState& stream) {
 // Index of a slot, under the stream lock: a fresh one, else one whose stream was destroyed and has
 // nothing outstanding. Going round keeps the state of what was destroyed last readable the longest.
 uint32_t TakeStreamSlot(Process& process) {
-  ring::Header& header = *process.header;
-  const uint32_t used = Shared(header.streams_used).load(std::memory_order_relaxed);
+  const uint32_t used = process.streams_used.load(std::memory_order_relaxed);
   if (used < ring::kMaxStreams) return used;
   constexpr int kAttempts = 200;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
@@ -108,7 +107,8 @@ StreamState* InsertStream(Process& process, uint64_t key, uint64_t handle, int32
   Put(slot.synced, uint64_t{0});
   Shared(slot.stream).store(state.id, std::memory_order_release);
   state.key.store(key, std::memory_order_release);
-  if (index == Shared(header.streams_used).load(std::memory_order_relaxed)) {
+  if (index == process.streams_used.load(std::memory_order_relaxed)) {
+    process.streams_used.store(index + 1, std::memory_order_release);
     Shared(header.streams_used).store(index + 1, std::memory_order_release);
   }
   return &state;
@@ -201,7 +201,7 @@ uint32_t RemoveStream(ThreadContext& thread, uint64_t handle) {
 
 void ForgetPerThreadStreams(Process& process, uint32_t thread_index) {
   if (!process.stream_lock.Acquire()) return;
-  const uint32_t used = Shared(process.header->streams_used).load(std::memory_order_relaxed);
+  const uint32_t used = process.streams_used.load(std::memory_order_relaxed);
   const uint64_t mask = uint64_t{1} << 63 | uint64_t{3} << 56 | uint64_t{0xffff} << 40;
   const uint64_t wanted = uint64_t{1} << 63 | kPerThreadHandle << 56 | uint64_t{thread_index} << 40;
   for (uint32_t i = 0; i < used; ++i) {
@@ -238,7 +238,7 @@ void PublishStream(ThreadContext& thread, const StreamState& stream, CallId call
 namespace {
 
 uint32_t TakeCommSlot(Process& process) {
-  const uint32_t used = Shared(process.header->comms_used).load(std::memory_order_relaxed);
+  const uint32_t used = process.comms_used.load(std::memory_order_relaxed);
   if (used < ring::kMaxComms) return used;
   for (uint32_t i = 0; i < ring::kMaxComms; ++i) {
     const uint32_t index = (process.comm_reuse_cursor + i) % ring::kMaxComms;
@@ -335,7 +335,8 @@ CommState* AddComm(Process& process, uint64_t uid, uint32_t parent, int32_t nran
   comm.numbers = ClaimNumbers(process, comm, ring::NumberKind::kCollective, -1);
   SizeComm(process, comm, nranks, rank);
   Shared(slot.comm).store(comm.id, std::memory_order_release);
-  if (index == Shared(header.comms_used).load(std::memory_order_relaxed)) {
+  if (index == process.comms_used.load(std::memory_order_relaxed)) {
+    process.comms_used.store(index + 1, std::memory_order_release);
     Shared(header.comms_used).store(index + 1, std::memory_order_release);
   }
   process.comm_lock.Release();

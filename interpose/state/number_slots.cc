@@ -38,7 +38,7 @@ uint64_t HashOf(uint64_t before, const ring::Signature& s) {
 bool IsOver(const Process& process, ring::NumberSlot& slot) {
   const uint32_t owner = Shared(slot.comm).load(std::memory_order_relaxed);
   if (owner == ring::kNoId) return true;
-  const uint32_t used = Shared(process.header->comms_used).load(std::memory_order_acquire);
+  const uint32_t used = process.comms_used.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < used; ++i) {
     ring::CommSlot& comm = process.comms[i];
     if (Shared(comm.comm).load(std::memory_order_relaxed) != owner) continue;
@@ -51,7 +51,7 @@ bool IsOver(const Process& process, ring::NumberSlot& slot) {
 
 // Under the number_lock.
 uint32_t TakeNumberSlot(Process& process) {
-  const uint32_t used = Shared(process.header->numbers_used).load(std::memory_order_relaxed);
+  const uint32_t used = process.numbers_used.load(std::memory_order_relaxed);
   if (used < ring::kMaxNumbers) return used;
   for (uint32_t i = 0; i < ring::kMaxNumbers; ++i) {
     const uint32_t index = (process.number_reuse_cursor + i) % ring::kMaxNumbers;
@@ -164,7 +164,8 @@ ring::NumberSlot* ClaimNumbers(Process& process, const CommState& comm, ring::Nu
   }
   Shared(slot.comm).store(comm.id, std::memory_order_release);
   if (line != nullptr) line->store(LineOf(process, &slot), std::memory_order_release);
-  if (index == Shared(header.numbers_used).load(std::memory_order_relaxed)) {
+  if (index == process.numbers_used.load(std::memory_order_relaxed)) {
+    process.numbers_used.store(index + 1, std::memory_order_relaxed);
     Shared(header.numbers_used).store(index + 1, std::memory_order_release);
   }
   process.number_lock.Release();

@@ -135,7 +135,7 @@ void AddBehindEvent(const Process& process, const void* event, Behind* behind) {
 }
 
 void AddBehindDevice(Process& process, int32_t device, Behind* behind) {
-  const uint32_t used = Shared(process.header->streams_used).load(std::memory_order_acquire);
+  const uint32_t used = process.streams_used.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < used; ++i) {
     StreamState& stream = process.stream_states[i];
     if (stream.device != device || stream.key.load(std::memory_order_relaxed) == 0) continue;
@@ -222,17 +222,20 @@ void AddPending(Process& process, StreamState& stream, const CalledOperation& op
   bool room = false;
   if (queue != nullptr) {
     const uint64_t done = DoneOf(*stream.slot);
-    uint64_t first = queue->first;
-    while (first < queue->next && queue->ring[first % ring::kPendingSlots].ordinal <= done) ++first;
+    uint64_t& first = stream.pending_first;
+    while (first < stream.pending_next &&
+           queue->ring[first % ring::kPendingSlots].ordinal <= done) {
+      ++first;
+    }
     if (first != queue->first) Shared(queue->first).store(first, std::memory_order_release);
     // The queue is full: keeps the oldest, since a stuck stream is stuck in its oldest operation.
-    room = queue->next - first < ring::kPendingSlots;
+    room = stream.pending_next - first < ring::kPendingSlots;
     if (!room) NoteGap(queue, stream, ordinal);
   } else {
     Add(process.header->lost_calls, uint64_t{1});
   }
   if (room) {
-    ring::PendingOperation& slot = queue->ring[queue->next % ring::kPendingSlots];
+    ring::PendingOperation& slot = queue->ring[stream.pending_next % ring::kPendingSlots];
     Put(slot.stamp, uint64_t{0});
     std::atomic_thread_fence(std::memory_order_release);
     Put(slot.ordinal, ordinal);
@@ -258,8 +261,8 @@ void AddPending(Process& process, StreamState& stream, const CalledOperation& op
       ++after;
     }
     Put(slot.after_count, after);
-    Shared(slot.stamp).store(queue->next + 1, std::memory_order_release);
-    Shared(queue->next).store(queue->next + 1, std::memory_order_release);
+    Shared(slot.stamp).store(++stream.pending_next, std::memory_order_release);
+    Shared(queue->next).store(stream.pending_next, std::memory_order_release);
   }
   // Later work on the stream comes after those waits too, through this operation.
   stream.awaited_count.store(0, std::memory_order_relaxed);
@@ -292,7 +295,8 @@ void ForgetOrder(StreamState& stream) {
   if (stream.pending == nullptr) return;
   Put(stream.pending->gap_first, uint64_t{0});
   Put(stream.pending->gap_last, uint64_t{0});
-  Shared(stream.pending->first).store(stream.pending->next, std::memory_order_release);
+  stream.pending_first = stream.pending_next;
+  Shared(stream.pending->first).store(stream.pending_first, std::memory_order_release);
 }
 
 }  // namespace gordian::interpose

@@ -1,5 +1,8 @@
 // The shim's private state in this process; the mapped file holds what it shares.
 //
+// Whatever indexes, counts a loop or decides whose memory is used lies here: other processes of the
+// user can write to the mapped file, and the job must survive any bytes in it.
+//
 // One Process lives in one anonymous mapping made at the first intercepted call, and is never
 // destroyed; a forked child makes its own (lifecycle.h). Every type here is trivially destructible
 // and valid when zeroed: the shim has no static initialisers and no destructors.
@@ -186,6 +189,7 @@ struct StreamState {
   bool no_pending;                        // there was no room for a queue
   OrderedAfter awaited[ring::kMaxAfter];  // waits since the last operation
   ring::PendingQueue* pending;            // in the mapped file; stays with the slot
+  uint64_t pending_first, pending_next;   // as in PendingQueue
 };
 
 // Sends to a peer, or receives from it, so far.
@@ -261,6 +265,7 @@ struct ThreadContext {
   uint64_t ticks;         // of the clock, as this thread knew it last
   uint32_t recent_reads;  // of `ticks`, since it was read from the clock
   uint32_t index;
+  uint32_t tid;  // as in the slot
   uint32_t seq;
   int32_t device;  // current device; -1: ask
   bool tsc;
@@ -349,6 +354,11 @@ struct Process {
   char* arena_next;
   char* arena_end;
 
+  // Slots handed out so far: Header::threads_used and so on tell the reader of them.
+  std::atomic<uint32_t> threads_used;
+  std::atomic<uint32_t> streams_used;
+  std::atomic<uint32_t> comms_used;
+  std::atomic<uint32_t> numbers_used;
   uint64_t next_ring_offset;
   uint32_t rings_handed_out;
   uint64_t forced_ring_slots;  // GORDIAN_RING_SLOTS, 0 when not set
