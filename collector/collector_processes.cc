@@ -225,6 +225,7 @@ void Collector::Impl::FinishEnded(bool no_grace) {
     ended->set_exit_value(status.value);
     ended->set_time_ns(*followed.ended_ns);
     ended->set_lost_records(process.lost_records());
+    if (const std::string why = process.WhyUnusable(); !why.empty()) ended->add_not_visible(why);
     ended->set_nccl_calls(process.nccl_calls());
     if (!process.ReadFinalBlock(ended->mutable_block())) {
       ended->clear_block();

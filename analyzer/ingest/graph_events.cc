@@ -293,7 +293,16 @@ bool GraphEvents::OnProcessEnded(const v1::ProcessEnded& ended) {
                            return Meaning(call);
                          }));
   }
-  model_->OnFinalCounts(ended.process(), ended.lost_records(), ended.nccl_calls());
+  std::vector<std::string> not_visible;
+  for (int i = 0; i < std::min(ended.not_visible_size(), kMaxNotVisible); ++i) {
+    not_visible.push_back(Cut(ended.not_visible(i)));
+  }
+  model_->OnFinalNotVisible(ended.process(), std::move(not_visible));
+  if (std::max(ended.lost_records(), ended.nccl_calls()) <= kMaxCount) {
+    model_->OnFinalCounts(ended.process(), ended.lost_records(), ended.nccl_calls());
+  } else {
+    model_->OnRecordsMissing(ended.process());
+  }
   model_->OnProcessEnded(ended.process(), TranslateExit(ended.kind()), ended.exit_value(),
                          OurTime(ended.process(), ended.time_ns()));
   return true;
@@ -337,6 +346,10 @@ bool GraphEvents::TranslateProcessState(const v1::ProcessState& state,
   if (state.threads_size() > kMaxThreadStates || state.streams_size() > kMaxStreamStates ||
       state.comms_size() > kMaxCommStates) {
     return false;
+  }
+  for (const uint64_t count : {state.lost_records(), state.lost_streams(), state.lost_comms(),
+                               state.lost_markers(), state.nccl_calls()}) {
+    if (count > kMaxCount) return false;
   }
   out->process = state.process();
   out->alive = state.alive();
@@ -434,6 +447,7 @@ bool GraphEvents::TakeRound(const v1::Round& round) {
     if (!TranslateProcessState(state, &to)) {
       ++dropped_;
       out.processes.pop_back();
+      model_->OnRecordsMissing(state.process());
     }
   }
   last_round_ = round.round();

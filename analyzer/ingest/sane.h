@@ -10,6 +10,7 @@
 namespace gordian::analyzer {
 
 inline constexpr uint64_t kMaxNumber = 1ull << 56;  // sequences, ordinals, orders
+inline constexpr uint64_t kMaxCount = 1ull << 48;   // of calls, or of what was lost, in a process
 inline constexpr int32_t kMaxRanks = 1 << 17;
 inline constexpr int32_t kMaxDevice = 4096;
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "analyzer/model/verdict/check_catalogue.h"
+
 namespace gordian::analyzer {
 
 void AddNotes(const std::vector<std::string>& notes, model::Verdict* verdict) {
@@ -15,6 +17,11 @@ void AddNotes(const std::vector<std::string>& notes, model::Verdict* verdict) {
 
 void NoteDropped(uint64_t dropped, model::Verdict* verdict) {
   if (dropped == 0) return;
+  // They may have held a problem.
+  model::Finding& main = verdict->main;
+  if (!model::SaysTrouble(main.verdict) && main.confidence == model::Confidence::kConfirmed) {
+    main.confidence = model::Confidence::kSuspected;
+  }
   AddNotes({fmt::format("{} malformed events, which the analyzer skipped", dropped)}, verdict);
 }
 

@@ -211,7 +211,7 @@ void TrackedProcess::NoteCallSite(uint64_t site) {
 }
 
 uint64_t TrackedProcess::Drain(uint64_t max_records, const Sink& sink) {
-  if (ring_ == nullptr || ring_->broken()) {
+  if (ring_ == nullptr || !ring_->usable()) {
     return 0;
   }
   // The shim refines its calibration over time.
@@ -282,7 +282,9 @@ uint64_t TrackedProcess::lost_records() {
   if (ring_->ReadHeader(&header)) {
     lost = std::max(lost, header.lost_records);
   }
-  return lost + drainer_->overrun() + bad_records_;
+  // Of what is damaged, no count says how much it held.
+  const uint64_t unknown = drainer_->corrupt() + (ring_->usable() ? 0 : 1);
+  return lost + drainer_->overrun() + bad_records_ + unknown;
 }
 
 uint64_t TrackedProcess::nccl_calls() { return ring_ != nullptr ? ring_->NcclCalls() : 0; }
@@ -411,8 +413,8 @@ void TrackedProcess::ReadState(v1::ProcessState* out) {
   ring::Header header;
   if (ring_ == nullptr || !ring_->ReadHeader(&header)) {
     ReadThreads(nullptr, false, out);
-    out->add_not_visible(ring_ == nullptr ? why_no_ring_
-                                          : "its ring file was truncated while gordian read it");
+    out->set_lost_records(lost_records());
+    out->add_not_visible(ring_ == nullptr ? why_no_ring_ : WhyUnusable());
     return;
   }
   clock_ = TickClock(header.clock);
@@ -530,7 +532,7 @@ std::vector<StackThread> TrackedProcess::StuckThreads(bool every_thread) {
 }
 
 bool TrackedProcess::CaughtUp(const v1::ProcessState& state) const {
-  if (ring_ == nullptr || ring_->broken()) {
+  if (ring_ == nullptr || !ring_->usable()) {
     return true;
   }
   for (const v1::ThreadState& thread : state.threads()) {
@@ -540,6 +542,14 @@ bool TrackedProcess::CaughtUp(const v1::ProcessState& state) const {
     }
   }
   return true;
+}
+
+std::string TrackedProcess::WhyUnusable() const {
+  if (ring_ == nullptr || ring_->usable()) {
+    return "";
+  }
+  return ring_->broken() ? "its records (its ring file was truncated while gordian read it)"
+                         : "its records (another process has written to its ring file)";
 }
 
 void TrackedProcess::FillCollected(v1::ProcessState* state) {
@@ -555,8 +565,9 @@ void TrackedProcess::FillCollected(v1::ProcessState* state) {
   if (drainer_->corrupt() > 0) {
     state->add_not_visible("records of some threads (their rings are damaged)");
   }
-  if (ring_->broken()) {
-    state->add_not_visible("its ring file was truncated while gordian read it");
+  if (!ring_->usable()) {
+    state->set_answered(false);
+    state->add_not_visible(WhyUnusable());
   }
 }
 

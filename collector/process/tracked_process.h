@@ -80,6 +80,8 @@ class TrackedProcess {
   uint64_t records() const { return records_; }
   uint64_t bad_records() const { return bad_records_; }
   uint64_t lost_records();
+  // Why nothing of the ring can be read any more, for people; empty: it can.
+  std::string WhyUnusable() const;
   // NCCL calls entered, by the process's own count; 0 if the ring cannot be read.
   uint64_t nccl_calls();
   uint64_t skipped_kernels();

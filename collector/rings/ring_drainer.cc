@@ -53,11 +53,14 @@ uint64_t RingDrainer::DrainThread(uint32_t index, uint64_t max_records, const Si
   }
   thread.seen = true;
   thread.generation = at.generation;
-  thread.lost = std::max(thread.lost, at.lost);
+  if (at.lost <= kMostCounted) {
+    thread.lost = std::max(thread.lost, at.lost);
+  }
   if (thread.corrupt || at.head == thread.position) {
     return 0;
   }
-  if (at.head < thread.position || !file_->ValidRing(at.offset, at.slots)) {
+  if (at.head < thread.position || at.head > kMostCounted || at.lost > kMostCounted ||
+      !file_->ValidRing(at.offset, at.slots)) {
     thread.corrupt = true;
     ++corrupt_;
     return 0;

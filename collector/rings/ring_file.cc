@@ -51,6 +51,28 @@ bool Fits(uint64_t offset, uint64_t count, uint64_t size, uint64_t bytes) {
   return offset % 8 == 0 && offset <= bytes && count <= (bytes - offset) / size;
 }
 
+// Whether `now` can be what has become of `before`: what never changes is the same, and no count is
+// beyond reach.
+bool IsOfOneFile(const ring::Header& before, const ring::Header& now) {
+  if (now.magic != before.magic || now.abi_version != before.abi_version ||
+      now.header_bytes != before.header_bytes || now.file_bytes != before.file_bytes ||
+      now.pid != before.pid || now.process_start != before.process_start ||
+      now.env_rank != before.env_rank || now.env_world_size != before.env_world_size ||
+      now.threads_offset != before.threads_offset || now.max_threads != before.max_threads ||
+      now.streams_offset != before.streams_offset || now.max_streams != before.max_streams ||
+      now.comms_offset != before.comms_offset || now.max_comms != before.max_comms ||
+      now.numbers_offset != before.numbers_offset || now.max_numbers != before.max_numbers ||
+      now.rings_offset != before.rings_offset) {
+    return false;
+  }
+  for (const uint64_t count :
+       {now.order, now.lost_records, now.lost_streams, now.lost_comms, now.lost_markers,
+        now.lost_calls, now.lost_numbers, now.lost_work, now.skipped_kernels}) {
+    if (count > kMostCounted) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 StatusOr<std::unique_ptr<RingFile>> RingFile::Open(const std::string& path) {
@@ -158,7 +180,11 @@ Status RingFile::CheckHeader() {
 }
 
 bool RingFile::ReadHeader(ring::Header* out) {
-  if (!Guarded([&] { LoadWords(base_, out); })) {
+  if (damaged_ || !Guarded([&] { LoadWords(base_, out); })) {
+    return false;
+  }
+  damaged_ = !IsOfOneFile(header_, *out);
+  if (damaged_) {
     return false;
   }
   out->threads_used = std::min(out->threads_used, header_.max_threads);
@@ -259,6 +285,7 @@ bool RingFile::ReadStreams(uint32_t used, std::vector<ring::StreamSlot>* out) {
     if (!ReadStream(i, &slot)) {
       return false;
     }
+    damaged_ |= std::max({slot.enqueued, slot.head, slot.done}) > kMostCounted;
     if (slot.stream != ring::kNoId) {
       out->push_back(slot);
     }
@@ -309,7 +336,8 @@ uint64_t RingFile::NcclCalls() {
                                                            i * sizeof(ring::ThreadSlot));
     uint64_t calls = 0;
     if (Guarded([&] { calls = LoadAcquire(&slot->nccl_calls); })) {
-      sum += calls;
+      damaged_ |= calls > kMostCounted;
+      sum += damaged_ ? 0 : calls;
     }
   }
   return sum;

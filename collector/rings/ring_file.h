@@ -30,6 +30,9 @@
 
 namespace gordian::collector {
 
+// No process counts so far.
+inline constexpr uint64_t kMostCounted = 1ull << 48;
+
 class RingFile {
  public:
   // Errors: cannot be opened (a link, not ours, gone), is no ring file, is of another ABI version.
@@ -46,6 +49,10 @@ class RingFile {
 
   // Whether an access met a hole: the file was cut. From then on all reads return false.
   bool broken() const { return broken_; }
+  // Whether a read met what no shim writes: another process has written to the file, and nothing in
+  // it can be relied on any more. From then on ReadHeader returns false.
+  bool damaged() const { return damaged_; }
+  bool usable() const { return !broken_ && !damaged_; }
 
   // The changing part, now. The numbers of used slots are cut to what the file has room for.
   bool ReadHeader(ring::Header* out);
@@ -108,6 +115,7 @@ class RingFile {
   unsigned char* const base_;
   ring::Header header_{};
   bool broken_ = false;
+  bool damaged_ = false;
   uint32_t round_request_ = 0;
 };
 

@@ -5,14 +5,17 @@
 """
 import json
 import os
+import random
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
-from cli_testing import EMULATOR, GORDIAN, JOB, CliTest, alive, clean_environment, is_guardian, main, stat_fields, tree_below, wait_until
+from cli_testing import (EMULATOR, GORDIAN, JOB, CliTest, alive, clean_environment, is_guardian, job_below, main,
+                         stat_fields, tree_below, wait_until)
 
 HANG = [JOB, "inversion_one_stream", "--ranks", "2"]
 TWIN = [*HANG, "--twin"]
@@ -45,6 +48,73 @@ class Verdicts(Neighbours):
         self.assertEqual(done.returncode, 137, done.stderr)
         self.assertTrue(alive(other.pid), "gordian ended a process that is not the job's")
         self.assertEqual(self.verdict()["verdict"], "deadlock")
+
+
+class Rings(Neighbours):
+    """Whatever other processes of the user do to a ring, the job runs on, and no verdict rests on it."""
+
+    def damaged(self, damage):
+        """A job whose rings are damaged, and that hangs then: its verdict, and whether it lives."""
+        session = self.path("s")
+        shutil.rmtree(session, ignore_errors=True)
+        for name in ("until", "progress"):  # with the ids of the run before
+            if os.path.exists(self.path(name)):
+                os.unlink(self.path(name))
+        env = clean_environment(JOB_UNTIL=self.path("until"), JOB_PROGRESS=self.path("progress"))
+        process = self.start("run", "--emulator", "--session", "s", "--suspect-after", "0.5", "--", JOB,
+                             "steady_then_inversion", "--ranks", "2", env=env)
+        trace = self.path("s/trace.gtrace")
+        self.assertTrue(wait_until(lambda: os.path.exists(trace) and os.path.getsize(trace) > 20_000))
+        folder = self.ring_dir()
+        rings = [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".ring")]
+        self.assertEqual(len(rings), 2)
+        for ring in rings:
+            with open(ring, "r+b") as f:
+                damage(f, os.fstat(f.fileno()).st_size)
+        self.write("until", "")
+        self.rings = rings
+        return process
+
+    def test_scribbled_rings(self):
+        page = 4096
+
+        def fill(byte, first, last=None):
+            def damage(f, size):
+                end = size if last is None else last
+                f.seek(first)
+                f.write(byte * (end - first))
+            return damage
+
+        def noise(f, size):
+            for _ in range(2000):
+                f.seek(random.randrange(size // 8) * 8)
+                f.write(random.randbytes(8))
+        random.seed(29)
+        for name, damage in {"ones behind the header": fill(b"\xff", page), "all ones": fill(b"\xff", 0),
+                             "zeros behind the header": fill(b"\0", page), "zeros": fill(b"\0", 0),
+                             "counts of the header": fill(b"\xff", 136, page), "noise": noise,
+                             "ones in the slots": fill(b"\xff", 4 * page, 200 * page)}.items():
+            with self.subTest(name):
+                process = self.damaged(damage)
+                living = job_below(process.pid)
+                self.assertTrue(wait_until(lambda: self.verdict()["verdict"] != "healthy" or
+                                           self.verdict()["confidence"] != "confirmed"), self.verdict())
+                verdict = self.verdict()
+                self.assertEqual([pid for pid in living if not alive(pid)], [], "the job did not survive its rings")
+                self.assertFalse(verdict["verdict"] in ("healthy", "inconclusive") and
+                                 verdict["confidence"] == "confirmed", verdict)
+                self.assertLess(verdict["evidence"]["records_lost"], 1 << 40)
+                self.assertLess(verdict["evidence"]["nccl_calls"], 1 << 40)
+                self.signal_until_gone(process, signal.SIGTERM)
+                closing = process.communicate()[1]
+                self.assertNotIn("18,446,744", closing)
+
+    def test_a_cut_ring_is_named(self):
+        process = self.damaged(lambda f, size: f.truncate(0))
+        self.assertEqual(process.wait(20), 128 + signal.SIGBUS)  # docs/security.md
+        verdict = self.verdict()
+        self.assertNotEqual(verdict["confidence"], "confirmed")
+        self.assertIn("was truncated", str(verdict["evidence"]["not_visible"]))
 
 
 class Closing(Neighbours):
@@ -93,6 +163,7 @@ class Closing(Neighbours):
                     os.kill(pid, 9)
             shutil.rmtree(self.path("s"))
             os.unlink(self.path("until"))
+            os.unlink(self.path("progress"))
 
     def test_while_the_job_runs_the_verdict_stands(self):
         self.start_steady()

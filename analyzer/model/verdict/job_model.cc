@@ -374,6 +374,7 @@ void JobModel::Impl::FillEvidence(const Names& names, Finding* finding) const {
       unseen.push_back(text + " in " + names.RankOf(id));
     }
     if (lost > 0) unseen.push_back(std::to_string(lost) + " records of " + names.RankOf(id));
+    if (process.records_missing) unseen.push_back("records of " + names.RankOf(id));
     if (process.state.lost_streams > 0) {
       unseen.push_back(std::to_string(process.state.lost_streams) + " streams of " +
                        names.RankOf(id));
@@ -398,6 +399,7 @@ Finding JobModel::Impl::Base(const Names& names) const {
   for (const auto& [id, process] : execution_.processes()) {
     calls += std::max(process.calls_begun, process.state.nccl_calls);
     lost += std::max(process.merger.lost(), process.state.lost_records);
+    lost += process.records_missing ? 1 : 0;
     if (!process.ended || process.exit_kind == ExitKind::kUnknown) continue;
     if (names.incarnations().Replaced(id)) continue;
     if (process.exit_kind == ExitKind::kSignal) {
@@ -490,6 +492,15 @@ void JobModel::OnProcessEnded(ProcessId process, ExitKind kind, int exit_value, 
 void JobModel::OnFinalCounts(ProcessId process, uint64_t lost_records, uint64_t nccl_calls) {
   impl_->Forget();
   impl_->execution_.FinalCounts(process, lost_records, nccl_calls);
+}
+
+void JobModel::OnFinalNotVisible(ProcessId process, std::vector<std::string> what) {
+  Process* const known = impl_->execution_.Find(process);
+  if (known == nullptr) return;
+  std::vector<std::string>& all = known->state.not_visible;
+  for (std::string& text : what) {
+    if (std::find(all.begin(), all.end(), text) == all.end()) all.push_back(std::move(text));
+  }
 }
 
 void JobModel::OnFinalBlock(ProcessId process, std::shared_ptr<const StateBlock> block) {

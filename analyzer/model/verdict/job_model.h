@@ -11,6 +11,7 @@
 
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "analyzer/model/facts/event.h"
@@ -40,6 +41,8 @@ class JobModel {
   void OnProcessEnded(ProcessId, ExitKind, int exit_value, uint64_t time_ns);
   // A process's own final counts; call it before OnProcessEnded.
   void OnFinalCounts(ProcessId, uint64_t lost_records, uint64_t nccl_calls);
+  // What could not be seen of it at its end; call it before OnProcessEnded.
+  void OnFinalNotVisible(ProcessId, std::vector<std::string> what);
   // A process's state block at its end; call it before OnProcessEnded.
   void OnFinalBlock(ProcessId, std::shared_ptr<const StateBlock> block);
   // Some last records of this process are lost for good. The records' order shows holes between

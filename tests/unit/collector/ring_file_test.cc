@@ -132,16 +132,43 @@ TEST(RingFileTest, LayoutOnOpenCounts) {
   // A writer gone bad: none of this may be believed any more.
   shim.header()->threads_offset = UINT32_MAX & ~7u;
   shim.header()->streams_offset = UINT32_MAX & ~7u;
-  shim.header()->threads_used = UINT32_MAX;
   shim.header()->max_threads = UINT32_MAX;
   ring::Header header;
-  ASSERT_TRUE((*file)->ReadHeader(&header));
-  EXPECT_EQ(header.threads_used, ring::kMaxThreads);
+  EXPECT_FALSE((*file)->ReadHeader(&header));
+  EXPECT_TRUE((*file)->damaged());
+  EXPECT_FALSE((*file)->broken());
   ring::ThreadSlot slot;
   bool consistent;
   EXPECT_TRUE((*file)->ReadThread(0, &slot, &consistent));
   EXPECT_EQ(slot.tid, 1u);
   EXPECT_FALSE((*file)->ReadThread(ring::kMaxThreads, &slot, &consistent));
+}
+
+TEST(RingFileTest, CountsBeyondReachAreDamage) {
+  TemporaryDir dir;
+  FakeShim shim(dir.path(), getpid(), 64, 1);
+  shim.AddThread(0, 1);
+  const ring::Header good = *shim.header();
+  for (uint64_t ring::Header::*count :
+       {&ring::Header::order, &ring::Header::lost_records, &ring::Header::skipped_kernels}) {
+    *shim.header() = good;
+    auto file = RingFile::Open(shim.path());
+    ASSERT_TRUE(file.ok());
+    ring::Header header;
+    shim.header()->*count = kMostCounted;
+    EXPECT_TRUE((*file)->ReadHeader(&header));
+    shim.header()->*count = kMostCounted + 1;
+    EXPECT_FALSE((*file)->ReadHeader(&header));
+    *shim.header() = good;  // it does not become whole again
+    EXPECT_FALSE((*file)->ReadHeader(&header));
+  }
+  // Slots beyond the file's are none.
+  auto file = RingFile::Open(shim.path());
+  ASSERT_TRUE(file.ok());
+  shim.header()->threads_used = UINT32_MAX;
+  ring::Header header;
+  ASSERT_TRUE((*file)->ReadHeader(&header));
+  EXPECT_EQ(header.threads_used, ring::kMaxThreads);
 }
 
 TEST(RingFileTest, ValidRing) {
