@@ -1,5 +1,6 @@
 // gordian, with all its verbs.
 #include "cli/command_line.h"
+#include "cli/job/own_limits.h"
 
 int main(int argc, char** argv) {
   using namespace gordian::cli;  // NOLINT: the verbs below
@@ -8,5 +9,5 @@ int main(int argc, char** argv) {
       AddAttachVerb,   AddChecksVerb, AddDoctorVerb, AddHooksVerb,   AddReplayVerb,  AddServeVerb,
       AddSimulateVerb, AddPlanVerb,   AddBenchVerb,  AddVersionVerb,
   };
-  return Main(argc, argv, kVerbs);
+  return WithEnoughStack([&] { return Main(argc, argv, kVerbs); });
 }

@@ -19,7 +19,7 @@ namespace {
 int Raised(int fd) {
   if (fd < 0 || fd >= 10) return fd;
   const int raised = fcntl(fd, F_DUPFD_CLOEXEC, 10);
-  const int error = errno;
+  const int error = errno == EINVAL ? EMFILE : errno;  // `ulimit -n` is below 10
   close(fd);
   errno = error;
   return raised;

@@ -62,10 +62,11 @@ void InheritedDescriptors::KeepOthersFromChildren() const {
 
 SignalInbox::SignalInbox() {
   sigemptyset(&reset_to_default_);
-  // gordian must survive a write to a closed pipe.
-  if (!IsIgnored(SIGPIPE)) {
-    signal(SIGPIPE, SIG_IGN);
-    sigaddset(&reset_to_default_, SIGPIPE);
+  // gordian must survive a write to a closed pipe, and to a file that may not grow (ulimit -f).
+  for (const int number : {SIGPIPE, SIGXFSZ}) {
+    if (IsIgnored(number)) continue;
+    signal(number, SIG_IGN);
+    sigaddset(&reset_to_default_, number);
   }
   signal(SIGCHLD, SIG_DFL);  // an ignored SIGCHLD would discard the children's exit statuses
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,6 +26,7 @@
 
 GORDIAN_BIND_FIRST_VERSION(pthread_create);
 GORDIAN_BIND_FIRST_VERSION(pthread_detach);
+GORDIAN_BIND_FIRST_VERSION(pthread_attr_setstacksize);
 
 namespace gordian::interpose {
 namespace {
@@ -251,8 +253,18 @@ void StartWatcher(Process& process) {
   const uint64_t blocked = ~(uint64_t{3} << 31);
   uint64_t before = 0;
   if (syscall(SYS_rt_sigprocmask, SIG_SETMASK, &blocked, &before, sizeof(blocked)) != 0) return;
+  // Threads get stacks of the limit's size (ulimit -s), which may be less than the driver takes.
+  constexpr size_t kLeastStack = 1 << 20;
+  rlimit limit;
+  pthread_attr_t attributes;
+  const bool small = getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur < kLeastStack &&
+                     pthread_attr_init(&attributes) == 0;
+  if (small) pthread_attr_setstacksize(&attributes, kLeastStack);
   pthread_t thread;
-  if (pthread_create(&thread, nullptr, Watch, &process) == 0) pthread_detach(thread);
+  if (pthread_create(&thread, small ? &attributes : nullptr, Watch, &process) == 0) {
+    pthread_detach(thread);
+  }
+  if (small) pthread_attr_destroy(&attributes);
   syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, nullptr, sizeof(before));
 }
 

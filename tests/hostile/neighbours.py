@@ -6,6 +6,7 @@
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -115,6 +116,42 @@ class Rings(Neighbours):
         verdict = self.verdict()
         self.assertNotEqual(verdict["confidence"], "confirmed")
         self.assertIn("was truncated", str(verdict["evidence"]["not_visible"]))
+
+
+class Limits(Neighbours):
+    """Under limits that are small for gordian, the job ends as it does without it."""
+
+    def limited(self, which, value, command, with_gordian, name="s"):
+        env = clean_environment() if with_gordian else clean_environment(LD_LIBRARY_PATH=EMULATOR)
+        run = [GORDIAN, "run", "--emulator", "--session", self.path(name), "--"] if with_gordian else []
+        return subprocess.run([*run, *command], capture_output=True, text=True, env=env, cwd=self.work, timeout=60,
+                              stdin=subprocess.DEVNULL, preexec_fn=lambda: resource.setrlimit(which, (value, value)))
+
+    def check(self, which, values, commands):
+        tried = 0
+        for number, command in enumerate(commands):
+            for value in values:
+                with self.subTest(limit=value, command=command[-1]):
+                    alone = self.limited(which, value, command, False)
+                    if alone.returncode < 0 or alone.returncode not in (0, 7):
+                        continue  # it is a limit for the job, too
+                    tried += 1
+                    done = self.limited(which, value, command, True, f"s{number}.{value}")
+                    self.assertEqual(done.returncode, alone.returncode, done.stderr)
+                    self.assertNotIn("static", done.stderr)
+                    self.assertLess(len(done.stderr), 1000, "more than a few lines")
+        self.assertGreater(tried, 1)
+
+    EXIT = ["sh", "-c", "exit 7"]
+
+    def test_small_files(self):
+        self.check(resource.RLIMIT_FSIZE, [0, 1 << 10, 8 << 10, 64 << 10, 16 << 20], [self.EXIT, TWIN])
+
+    def test_few_descriptors(self):
+        self.check(resource.RLIMIT_NOFILE, [4, 6, 10, 16, 24, 32, 64], [self.EXIT, TWIN])
+
+    def test_small_stacks(self):
+        self.check(resource.RLIMIT_STACK, [kib << 10 for kib in (32, 64, 128, 512)], [self.EXIT, TWIN])
 
 
 class Closing(Neighbours):
