@@ -112,7 +112,9 @@ StatusOr<OwnedFolder> OwnedFolder::Make(const std::string& base, const std::stri
   if (mkdtemp(path.data()) == nullptr) {  // mode 0700
     return Status::FromErrno(errno, "cannot make a folder in " + base);
   }
-  return Open(path);
+  StatusOr<OwnedFolder> made = Open(path);
+  if (!made.ok()) rmdir(path.c_str());  // too few descriptors, say
+  return made;
 }
 
 StatusOr<OwnedFolder> OwnedFolder::Open(const std::string& path) {

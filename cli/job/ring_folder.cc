@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,10 +28,50 @@ std::vector<RingFileEntry> Rings(const std::vector<std::string>& names) {
   return rings;
 }
 
+std::string Prefix() { return "gordian-" + std::to_string(getuid()) + "-"; }
+
+constexpr char kNote[] = ".session";  // in a ring folder: the session's absolute path
+
+bool ReadNote(const OwnedFolder& folder, std::string* session) {
+  const int fd = folder.OpenFile(kNote, O_RDONLY | O_NONBLOCK);
+  if (fd < 0) return false;
+  char text[4096];
+  const ssize_t length = read(fd, text, sizeof text);
+  close(fd);
+  if (length < 0) return false;
+  session->assign(text, static_cast<size_t>(length));
+  return true;
+}
+
 }  // namespace
 
-StatusOr<OwnedFolder> CreateRingFolder(const std::string& base) {
-  return OwnedFolder::Make(base, "gordian-" + std::to_string(getuid()) + "-");
+StatusOr<OwnedFolder> CreateRingFolder(const std::string& base, const std::string& session_dir) {
+  StatusOr<OwnedFolder> made = OwnedFolder::Make(base, Prefix());
+  // The lock first: from the note on, the folder may be swept.
+  if (made.ok() && flock(made->fd(), LOCK_SH | LOCK_NB) == 0) {
+    (void)made->ReplaceFile(kNote, session_dir, 0600);  // without it nothing sweeps the folder
+  }
+  return made;
+}
+
+size_t SweepAbandonedFolders(const std::string& base) {
+  const StatusOr<OwnedFolder> all = OwnedFolder::Open(base);
+  if (!all.ok()) return 0;
+  size_t removed = 0;
+  for (const std::string& name : all->Names()) {
+    if (!name.starts_with(Prefix())) continue;
+    const StatusOr<OwnedFolder> folder = OwnedFolder::Open(base + "/" + name);
+    struct stat info {};
+    if (!folder.ok() || fstat(folder->fd(), &info) != 0 || info.st_uid != geteuid() ||
+        (info.st_mode & 077) != 0 || !LivingRingProcesses(folder->path()).empty()) {
+      continue;
+    }
+    std::string session;
+    if (!ReadNote(*folder, &session) || flock(folder->fd(), LOCK_EX | LOCK_NB) != 0) continue;
+    if (OwnedFolder::Open(session + "/rings").ok()) SweepRings(*folder, session);
+    if (folder->RemoveTree().ok()) ++removed;
+  }
+  return removed;
 }
 
 bool ParseRingFileName(std::string_view name, ProcessKey* process) {
@@ -104,6 +146,7 @@ Status RemoveRingFolder(const OwnedFolder& folder) {
     ProcessKey process;
     if (ParseRingFileName(ring, &process)) folder.RemoveFile(name);
   }
+  folder.RemoveFile(kNote);
   return folder.Remove();
 }
 

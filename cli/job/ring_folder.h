@@ -15,8 +15,15 @@ namespace gordian::cli {
 
 inline constexpr char kRingFolderBase[] = "/dev/shm";
 
-// Makes <base>/gordian-<uid>-<random>, mode 0700, owned by us alone.
-StatusOr<OwnedFolder> CreateRingFolder(const std::string& base = kRingFolderBase);
+// Makes <base>/gordian-<uid>-<random>, mode 0700, owned by us alone, and holds a lock on it for as
+// long as this process or a forked one has it open. Notes the session, for SweepAbandonedFolders.
+StatusOr<OwnedFolder> CreateRingFolder(const std::string& base = kRingFolderBase,
+                                       const std::string& session_dir = "");
+
+// Removes the folders of this user's whose `gordian run` and guardian have gone, and whose rings are
+// of processes that have gone, too; their rings are kept in their sessions first, where these are
+// still there. Returns how many folders it removed.
+size_t SweepAbandonedFolders(const std::string& base = kRingFolderBase);
 
 struct RingFileEntry {
   std::string name;  // within the folder

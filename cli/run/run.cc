@@ -327,7 +327,8 @@ int Run(const RunFlags& flags, std::vector<std::string> command) {
   options.environment_that_matters = RelevantEnvironment();
   options.color = WantsColor(STDERR_FILENO);
   options.width = TerminalWidth(STDERR_FILENO);
-  const StatusOr<OwnedFolder> rings = CreateRingFolder();
+  SweepAbandonedFolders();
+  const StatusOr<OwnedFolder> rings = CreateRingFolder(kRingFolderBase, session.absolute_dir());
   if (rings.ok()) {
     options.ring_dir = rings->path();
   } else {

@@ -154,6 +154,74 @@ class Limits(Neighbours):
         self.check(resource.RLIMIT_STACK, [kib << 10 for kib in (32, 64, 128, 512)], [self.EXIT, TWIN])
 
 
+class Leftovers(Neighbours):
+    def left_behind(self):
+        """The ring folder of a run that was killed together with its guardian, and the job's processes."""
+        process = self.start("run", "--emulator", "--session", "old", "--", *HANG)
+        self.assertTrue(wait_until(lambda: os.path.exists(self.path("old/verdict.json"))))
+        folder, below = self.ring_dir("old"), tree_below(process.pid)
+        for pid in [*filter(is_guardian, below), process.pid]:
+            os.kill(pid, 9)
+        process.wait()
+        return folder, [pid for pid in below if alive(pid)]
+
+    def test_the_next_run_sweeps(self):
+        folder, job = self.left_behind()
+        for pid in job:
+            self.addCleanup(lambda pid=pid: alive(pid) and os.kill(pid, 9))
+        self.assertEqual(len(job), 3, job)
+        os.mkdir(os.path.join(folder, "sub"))
+        self.gordian("run", "--session", "while-it-lives", "--", "true")
+        self.assertTrue(os.path.isdir(folder), "its processes live, and analyze reads their rings")
+        for pid in job:
+            os.kill(pid, 9)
+        self.assertTrue(wait_until(lambda: not any(map(alive, job))))
+        done = self.gordian("run", "--session", "new", "--", "true")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertFalse(os.path.exists(folder), os.listdir("/dev/shm"))
+        rings = [os.path.join(self.path("old/rings"), name) for name in os.listdir(self.path("old/rings"))]
+        self.assertEqual([os.path.islink(ring) for ring in rings], [False, False], "they are kept in the session")
+        self.assertIn("from 2 ring files", self.gordian("analyze", "old").stderr)
+
+    def test_nothing_else_is_swept(self):
+        base = f"/dev/shm/gordian-{os.getuid()}-"
+        target = self.path("target")
+        os.mkdir(target)
+        self.write("target/file", "")
+        cases = {base + "link01": lambda path: os.symlink(target, path),
+                 base + "file01": lambda path: open(path, "w").close(),
+                 base + "open01": lambda path: (os.mkdir(path), os.chmod(path, 0o755)),
+                 base + "mine01": lambda path: os.mkdir(path, 0o700)}  # without a note: an earlier version's
+        try:
+            for path, make in cases.items():
+                make(path)
+            self.gordian("run", "--session", "s", "--", "true")
+            self.assertEqual([path for path in cases if not os.path.lexists(path)], [])
+            self.assertTrue(os.path.exists(self.path("target/file")))
+        finally:
+            for path in cases:
+                if os.path.islink(path) or os.path.isfile(path):
+                    os.unlink(path)
+                elif os.path.isdir(path):
+                    os.rmdir(path)
+
+    def test_a_running_job_is_not_swept(self):
+        process = self.start("run", "--session", "long", "--", "sleep", "60")
+        self.assertTrue(wait_until(lambda: os.path.exists(self.path("long/manifest.json")) and
+                                   os.path.getsize(self.path("long/manifest.json")) > 0))
+        folder = self.ring_dir("long")
+        self.gordian("run", "--session", "s", "--", "true")
+        self.assertTrue(os.path.isdir(folder))
+        job = job_below(process.pid)
+        process.kill()  # its guardian holds the folder for as long as the job lives
+        process.wait()
+        self.gordian("run", "--session", "t", "--", "true")
+        self.assertTrue(os.path.isdir(folder))
+        for pid in job:
+            os.kill(pid, 9)
+        self.assertTrue(wait_until(lambda: not os.path.exists(folder)))
+
+
 class Closing(Neighbours):
     """A verdict is the last word only if it says that it is."""
 
