@@ -4,10 +4,13 @@
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/null_sink.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <cstdio>
 #include <memory>
+
+#include "common/owned_folder.h"
 
 namespace gordian {
 
@@ -27,6 +30,7 @@ Status OpenLog(const std::string& path, std::string_view level_name) {
     spdlog::file_event_handlers events;
     events.after_open = [](const std::string&, std::FILE* file) {
       fcntl(fileno(file), F_SETFD, FD_CLOEXEC);
+      fchmod(fileno(file), kFileMode);
     };
     auto sink =
         std::make_shared<spdlog::sinks::basic_file_sink_mt>(path, /*truncate=*/false, events);

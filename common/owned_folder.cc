@@ -193,7 +193,7 @@ Status OwnedFolder::CopyFile(const std::string& from, const std::string& to) con
   const std::string what = "cannot copy " + path_ + "/" + from + " to " + to;
   const int source = OpenFile(from, O_RDONLY);
   if (source < 0) return Status::FromErrno(errno, what);
-  const int error = Replace(fd_, to, 0644, [source](int target) {
+  const int error = Replace(fd_, to, kFileMode, [source](int target) {
     std::vector<char> block(256u << 10);
     while (true) {
       const ssize_t got = read(source, block.data(), block.size());

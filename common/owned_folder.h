@@ -16,6 +16,10 @@
 
 namespace gordian {
 
+// Sessions hold command lines, environments and source paths: they are their user's alone.
+inline constexpr mode_t kFileMode = 0600;
+inline constexpr mode_t kFolderMode = 0700;
+
 // Movable, not copyable; the destructor closes the descriptors and removes nothing. Thread
 // compatible.
 class OwnedFolder {
@@ -43,15 +47,16 @@ class OwnedFolder {
   int OpenFile(const std::string& name, int flags, mode_t mode = 0) const;
   // Opens a file to write it from its beginning, and makes it if it is not there. -1 and errno: it
   // is a link (ELOOP), no regular file, another user's, or has a second name; it is then unchanged.
-  int Overwrite(const std::string& name, mode_t mode = 0644) const;
+  int Overwrite(const std::string& name, mode_t mode = kFileMode) const;
   // Replaces the file atomically: a reader sees all of the old or all of the new contents. A crash
   // of the machine may lose it (no fsync). After an error no temporary file remains. A link of that
   // name is replaced, and what it leads to stays as it was.
-  Status ReplaceFile(const std::string& name, std::string_view contents, mode_t mode = 0644) const;
+  Status ReplaceFile(const std::string& name, std::string_view contents,
+                     mode_t mode = kFileMode) const;
   // Copies a file of this folder to another name in it, as ReplaceFile does.
   Status CopyFile(const std::string& from, const std::string& to) const;
   // Makes the folder, or opens it if it is there. Error: it is a link or no folder.
-  StatusOr<OwnedFolder> MakeFolder(const std::string& name, mode_t mode = 0755) const;
+  StatusOr<OwnedFolder> MakeFolder(const std::string& name, mode_t mode = kFolderMode) const;
   // 0, or an errno.
   int RemoveFile(const std::string& name) const;
   // Removes the folder itself. Error: it is not empty, or its path leads elsewhere by now.
@@ -70,7 +75,7 @@ class OwnedFolder {
 };
 
 // OwnedFolder::ReplaceFile for one file that is written once; the folder is found by its path.
-Status ReplaceFile(const std::string& path, std::string_view contents, mode_t mode = 0644);
+Status ReplaceFile(const std::string& path, std::string_view contents, mode_t mode = kFileMode);
 
 }  // namespace gordian
 

@@ -33,7 +33,7 @@ TraceWriter::~TraceWriter() {
 
 StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Create(const std::string& path,
                                                            v1::TraceHeader header) {
-  return Begin(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644),
+  return Begin(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, kFileMode),
                path, std::move(header));
 }
 
@@ -160,7 +160,8 @@ TraceReader::TraceReader(int fd, std::string path) : fd_(fd), path_(std::move(pa
 TraceReader::~TraceReader() { close(fd_); }
 
 StatusOr<std::unique_ptr<TraceReader>> TraceReader::Open(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // O_NONBLOCK: a pipe of that name would be waited for.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
     return Status::FromErrno(errno, "cannot open the trace " + path);
   }

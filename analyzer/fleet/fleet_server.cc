@@ -21,6 +21,7 @@
 #include "analyzer/ingest/live_job.h"
 #include "analyzer/session/session_files.h"
 #include "common/clock.h"
+#include "common/owned_folder.h"
 #include "common/version.h"
 #include "gordian/v1/analysis.grpc.pb.h"
 
@@ -172,7 +173,7 @@ class FleetServer::Impl final {
   // The kernel releases the lock when the process ends, however it ends.
   Status LockFolder() {
     const std::string path = options_.sessions_dir + "/.lock";
-    folder_lock_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    folder_lock_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kFileMode);
     if (folder_lock_ < 0) return Status::FromErrno(errno, "cannot write " + path);
     if (flock(folder_lock_, LOCK_EX | LOCK_NB) == 0) return Status::Ok();
     return Status::AlreadyExists("another gordian serve uses the folder " + options_.sessions_dir +

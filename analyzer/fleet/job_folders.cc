@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "common/owned_folder.h"
+
 namespace gordian::analyzer {
 namespace {
 
@@ -34,7 +36,8 @@ std::string FolderName(const std::string& job) {
                        c == '.' || c == '_' || c == '-';
     if (!plain) c = '_';
   }
-  if (name.empty() || name.front() == '.') name = "job" + name;
+  // A name that begins with '-' would be an option of whatever command it is passed to.
+  if (name.empty() || name.front() == '.' || name.front() == '-') name = "job" + name;
   return name;
 }
 
@@ -55,7 +58,7 @@ Status ListFolders(const std::string& dir, std::vector<std::string>* folders) {
 
 StatusOr<std::string> MakeJobFolder(const std::string& dir, const std::string& job) {
   const std::string base = dir + "/" + FolderName(job);
-  if (mkdir(base.c_str(), 0755) == 0) return base;
+  if (mkdir(base.c_str(), kFolderMode) == 0) return base;
   uint32_t number = 1;
   if (errno == EEXIST) {
     std::vector<std::string> folders;
@@ -67,7 +70,7 @@ StatusOr<std::string> MakeJobFolder(const std::string& dir, const std::string& j
   }
   while (errno == EEXIST && ++number <= kLastNumber) {
     std::string folder = base + "." + std::to_string(number);
-    if (mkdir(folder.c_str(), 0755) == 0) return folder;
+    if (mkdir(folder.c_str(), kFolderMode) == 0) return folder;
   }
   return Status::FromErrno(errno, "cannot make " + base);
 }

@@ -4,16 +4,18 @@
 #include <cctype>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <set>
 #include <tuple>
 
 #include "analyzer/importers/plain_data.h"
+#include "common/read_file.h"
 
 namespace gordian::importers {
 namespace {
+
+constexpr size_t kBeginning = 4096;
+constexpr uint64_t kMostDumpBytes = 512ull << 20;
 
 using View = PlainData::View;
 
@@ -199,18 +201,15 @@ std::optional<int> RankOfName(const std::string& name, std::string* prefix) {
 }
 
 bool BeginsLikeADump(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  char first = 0;
-  while (file.get(first) && (first == ' ' || first == '\n' || first == '\r' || first == '\t')) {
-  }
-  return file && (first == '{' || first == '\x80');
+  const std::string beginning = ReadBeginning(path, kBeginning);
+  const size_t first = beginning.find_first_not_of(" \n\r\t");
+  return first != std::string::npos && (beginning[first] == '{' || beginning[first] == '\x80');
 }
 
 StatusOr<FlightDump> ReadOne(const std::string& path, int rank) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Status::NotFound("cannot read " + path);
-  const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  StatusOr<FlightDump> dump = ParseFlightDump(bytes);
+  StatusOr<std::string> bytes = ReadWholeFile(path, kMostDumpBytes);
+  GORDIAN_RETURN_IF_ERROR(bytes.status());
+  StatusOr<FlightDump> dump = ParseFlightDump(*bytes);
   if (!dump.ok())
     return Status(dump.status().code(),
                   path + " cannot be read as a Flight Recorder dump: " + dump.status().message());

@@ -2,24 +2,16 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "analyzer/importers/ras.h"
+#include "common/read_file.h"
 
 namespace gordian::importers {
 namespace {
 
 constexpr size_t kBeginning = 4096;
-constexpr uintmax_t kMaxBytes = 256u << 20;
 
-std::string Beginning(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string bytes(kBeginning, '\0');
-  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  bytes.resize(static_cast<size_t>(std::max<std::streamsize>(file.gcount(), 0)));
-  return bytes;
-}
+std::string Beginning(const std::string& path) { return ReadBeginning(path, kBeginning); }
 
 }  // namespace
 
@@ -61,14 +53,6 @@ StatusOr<SourceFiles> FindSources(const std::string& path) {
   return files;
 }
 
-StatusOr<std::string> ReadSource(const std::string& path) {
-  std::error_code error;
-  const uintmax_t size = std::filesystem::file_size(path, error);
-  if (error) return Status::NotFound("cannot read " + path + ": " + error.message());
-  if (size > kMaxBytes) return Status::InvalidArgument(path + " has more than 256 MiB");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Status::NotFound("cannot read " + path);
-  return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-}
+StatusOr<std::string> ReadSource(const std::string& path) { return ReadWholeFile(path); }
 
 }  // namespace gordian::importers

@@ -5,13 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <utility>
 
 #include "analyzer/session/session_files.h"
 #include "common/clock.h"
+#include "common/read_file.h"
 
 namespace gordian::analyzer {
 namespace {
@@ -23,11 +22,9 @@ constexpr uint64_t kRoundsOfALife = 1ull << 32;
 
 StatusOr<JobManifest> ReadJobManifest(const std::string& folder) {
   const std::string path = folder + "/" + kManifestFile;
-  std::ifstream file(path);
-  if (!file) return Status::NotFound("cannot open " + path);
-  std::stringstream text;
-  text << file.rdbuf();
-  const auto json = nlohmann::ordered_json::parse(text.str(), nullptr, false);
+  const StatusOr<std::string> text = ReadWholeFile(path);
+  if (!text.ok()) return Status::NotFound(text.status().message());
+  const auto json = nlohmann::ordered_json::parse(*text, nullptr, false);
   JobManifest manifest;
   if (!json.is_object() || !json.contains("schema") || json["schema"] != kJobSchema ||
       !json.contains("job") || !json["job"].is_string()) {

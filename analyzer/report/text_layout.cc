@@ -20,9 +20,15 @@ size_t CharacterStart(std::string_view text, size_t at) {
 std::string Printable(std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  for (char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    out += byte < 0x20 || byte == 0x7f ? ' ' : c;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    // U+0080 to U+009F: a terminal takes U+009B for the beginning of an escape.
+    if (byte == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0) {
+      out += ' ';
+      ++i;
+      continue;
+    }
+    out += byte < 0x20 || byte == 0x7f ? ' ' : text[i];
   }
   return out;
 }

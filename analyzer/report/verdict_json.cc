@@ -3,15 +3,14 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 #include <utility>
 
 #include "analyzer/stacks/stack_merge.h"
 #include "common/clock.h"
+#include "common/read_file.h"
 
 namespace gordian::analyzer {
 namespace {
@@ -477,21 +476,18 @@ StatusOr<VerdictDocument> ParseVerdict(std::string_view text) {
 }
 
 uint64_t RecordedRevision(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  const json document = json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
+  const StatusOr<std::string> text = ReadWholeFile(path);
+  if (!text.ok()) return 0;
+  const json document = json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!document.is_object()) return 0;
   const auto found = document.find("revision");
   return found != document.end() && found->is_number_unsigned() ? found->get<uint64_t>() : 0;
 }
 
 StatusOr<VerdictDocument> ReadVerdictFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Status::NotFound("cannot open " + path);
-  std::stringstream text;
-  text << file.rdbuf();
-  StatusOr<VerdictDocument> document = ParseVerdict(text.str());
+  const StatusOr<std::string> text = ReadWholeFile(path);
+  if (!text.ok()) return text.status();
+  StatusOr<VerdictDocument> document = ParseVerdict(*text);
   if (document.ok()) return document;
   return Status(document.status().code(), path + ": " + document.status().message());
 }

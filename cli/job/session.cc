@@ -9,11 +9,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <system_error>
 
 #include "cli/output.h"
+#include "common/read_file.h"
 
 namespace gordian::cli {
 namespace {
@@ -36,7 +35,14 @@ enum class Claim { kOurs, kTaken, kUnusable };
 // The process that creates manifest.json owns the session; of two at once, one fails.
 Claim ClaimFolder(const std::string& dir, std::string* why) {
   std::error_code error;
-  fs::create_directories(dir, error);
+  const fs::path above = fs::path(dir).parent_path();
+  if (!above.empty()) fs::create_directories(above, error);
+  if (!error && mkdir(dir.c_str(), kFolderMode) != 0 && errno != EEXIST) {
+    error = std::error_code(errno, std::generic_category());
+  }
+  if (!error && !fs::is_directory(dir, error) && !error) {
+    error = std::make_error_code(std::errc::not_a_directory);
+  }
   if (error) {
     *why = error.message();
     return Claim::kUnusable;
@@ -47,7 +53,7 @@ Claim ClaimFolder(const std::string& dir, std::string* why) {
     }
   }
   const std::string manifest = dir + "/manifest.json";
-  const int fd = open(manifest.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  const int fd = open(manifest.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode);
   if (fd < 0) {
     if (errno == EEXIST) {
       return Claim::kTaken;
@@ -141,13 +147,11 @@ Status Session::WriteManifest() {
 
 StatusOr<nlohmann::ordered_json> ReadManifest(const std::string& session_dir) {
   const std::string path = session_dir + "/manifest.json";
-  std::ifstream file(path);
-  if (!file) {
-    return Status::NotFound("no session in " + session_dir + " (cannot open " + path + ")");
+  const StatusOr<std::string> text = ReadWholeFile(path);
+  if (!text.ok()) {
+    return Status::NotFound("no session in " + session_dir + " (" + text.status().message() + ")");
   }
-  std::stringstream text;
-  text << file.rdbuf();
-  nlohmann::ordered_json json = nlohmann::ordered_json::parse(text.str(), nullptr, false);
+  nlohmann::ordered_json json = nlohmann::ordered_json::parse(*text, nullptr, false);
   if (!json.is_object()) {
     return Status::DataLoss(path + " is no manifest of a session");
   }

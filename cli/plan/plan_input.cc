@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -139,9 +138,8 @@ StatusOr<BucketTable> FromJson(const std::string& path, const std::string& text)
 bool LooksLikeTable(const std::string& path) {
   struct stat info {};
   if (stat(path.c_str(), &info) != 0 || S_ISDIR(info.st_mode)) return false;
-  std::ifstream file(path, std::ios::binary);
-  std::string head(kTraceMagicBytes, '\0');
-  file.read(head.data(), kTraceMagicBytes);
+  std::string head = ReadBeginning(path, kTraceMagicBytes);
+  head.resize(kTraceMagicBytes);
   return head != std::string(kTraceMagic, kTraceMagicBytes);
 }
 

@@ -122,7 +122,7 @@ RingKeeper::RingKeeper(const OwnedFolder* rings, const std::string& session_dir)
     return;
   }
   const std::string path = session_dir + "/rings";
-  if (mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) {
+  if (mkdir(path.c_str(), kFolderMode) != 0 && errno != EEXIST) {
     spdlog::warn("ring files will not be kept: cannot make {}: {}", path, std::strerror(errno));
     return;
   }

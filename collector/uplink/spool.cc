@@ -111,7 +111,7 @@ Status Spool::OpenFolder() {
     }
     above_ = std::move(held).value();
   }
-  StatusOr<OwnedFolder> made = above_->MakeFolder(path.filename().string(), 0777);
+  StatusOr<OwnedFolder> made = above_->MakeFolder(path.filename().string());
   if (!made.ok()) {
     return Status::Unavailable("cannot make the folder " + options_.folder + ": " +
                                made.status().message());

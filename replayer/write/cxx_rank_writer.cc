@@ -352,7 +352,7 @@ std::string CxxOperatorOf(const Op& op) {
 std::string CxxQuoted(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
+    if (c == '"' || c == '\\' || c == '?') out += '\\';  // no trigraphs
     if (static_cast<unsigned char>(c) >= ' ') out += c;
   }
   return out + "\"";
@@ -360,7 +360,10 @@ std::string CxxQuoted(const std::string& text) {
 
 std::string CxxCommented(const std::string& text) {
   std::string out;
-  for (const char c : text) out += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+  for (const char c : text) {
+    if (c == '?' && out.ends_with('?')) out += ' ';  // no trigraphs
+    out += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+  }
   while (!out.empty() && (out.back() == '\\' || out.back() == ' ')) out.pop_back();
   return out;
 }

@@ -222,6 +222,54 @@ class Leftovers(Neighbours):
         self.assertTrue(wait_until(lambda: not os.path.exists(folder)))
 
 
+class Files(Neighbours):
+    """Files that lie where gordian looks, and what it leaves there itself."""
+
+    def test_sessions_are_their_users_alone(self):
+        old = os.umask(0)
+        try:
+            self.gordian("run", "--emulator", "--session", "s", "--", *TWIN)
+        finally:
+            os.umask(old)
+        for folder, _, names in os.walk(self.path("s")):
+            self.assertEqual(os.stat(folder).st_mode & 0o777, 0o700, folder)
+            for name in names:
+                path = os.path.join(folder, name)
+                if not os.path.islink(path):
+                    self.assertEqual(os.stat(path).st_mode & 0o077, 0, path)
+
+    def test_a_folder_that_was_there_keeps_its_mode(self):
+        os.mkdir(self.path("s"), 0o755)
+        self.gordian("run", "--session", "s", "--", "true")
+        self.assertEqual(os.stat(self.path("s")).st_mode & 0o777, 0o755)
+
+    def test_pipes_are_not_waited_for(self):
+        self.gordian("run", "--emulator", "--session", "s", "--", *TWIN)
+        for name in ("verdict.json", "manifest.json", "trace.gtrace"):
+            with self.subTest(name):
+                shutil.rmtree(self.path("t"), ignore_errors=True)
+                shutil.copytree(self.path("s"), self.path("t"), ignore=shutil.ignore_patterns("*.sock"))
+                os.unlink(self.path("t/" + name))
+                os.mkfifo(self.path("t/" + name))
+                for verb in ("explain", "analyze", "status"):
+                    done = self.gordian(verb, "t", timeout=10)
+                    self.assertIn(done.returncode, (0, 2, 3), done.stdout + done.stderr)
+        os.mkfifo(self.path("alone"))
+        for verb in ("explain", "analyze"):
+            self.assertEqual(self.gordian(verb, "alone", timeout=10).returncode, 2)
+
+    def test_escapes_reach_no_terminal(self):
+        self.gordian("run", "--emulator", "--session", "s", "--", *TWIN)
+        verdict = self.verdict()
+        evil = "a\u009b31mb\u001b[2Jc\u0085d"
+        verdict.update(summary=evil, advice=evil)
+        verdict["evidence"]["not_visible"] = [evil]
+        self.write("s/verdict.json", json.dumps(verdict))
+        done = self.gordian("explain", "s")
+        self.assertEqual([c for c in done.stdout if c < " " and c != "\n" or "\x7f" <= c < "\xa0"], [], done.stdout)
+        self.assertIn("31mb", done.stdout)
+
+
 class Closing(Neighbours):
     """A verdict is the last word only if it says that it is."""
 

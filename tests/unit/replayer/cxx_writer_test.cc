@@ -8,6 +8,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "replayer/write/cxx_rank_writer.h"
 #include "tests/unit/replayer/hand_made.h"
 
 namespace gordian::replayer {
@@ -58,6 +59,15 @@ TEST(CxxWriter, NobodyGetsOutOfAComment) {
     }
   }
   EXPECT_NE(text.find("// a b\n"), std::string::npos);
+}
+
+// To a compiler that knows trigraphs, two question marks and a slash are a backslash.
+TEST(CxxWriter, NoTrigraphs) {
+  EXPECT_EQ(CxxQuoted("a?\?/b?"), "\"a\\?\\?/b\\?\"");
+  for (const char* text : {"what?\?/", "?\?\?\?/", "a ?\? b", "?\?/?\?/"}) {
+    EXPECT_EQ(CxxCommented(text).find("?\?"), std::string::npos) << text;
+  }
+  EXPECT_EQ(CxxCommented("why?"), "why?");
 }
 
 TEST(CxxWriter, RanksThatDoTheSameShareAFunction) {

@@ -407,5 +407,13 @@ TEST(JobFoldersTest, WhatCannotBeReadIsNamed) {
   EXPECT_FALSE(MakeJobFolder("/nowhere/at/all", "j").ok());
 }
 
+TEST(FolderName, IsNoPathAndNoOption) {
+  EXPECT_EQ(FolderName("exp7"), "exp7");
+  EXPECT_EQ(FolderName("-rf"), "job-rf");
+  EXPECT_EQ(FolderName("--help"), "job--help");
+  EXPECT_EQ(FolderName("../x"), "job.._x");
+  EXPECT_EQ(FolderName(""), "job");
+}
+
 }  // namespace
 }  // namespace gordian::analyzer
