@@ -46,17 +46,32 @@ Status Compress(std::string_view contents, std::string* out) {
   return Status::Ok();
 }
 
-bool Decompress(std::string_view frame, size_t most, std::vector<char>* out, std::string* why) {
+std::optional<uint64_t> ContentsOf(std::string_view frame) {
   const unsigned long long claimed = ZSTD_getFrameContentSize(frame.data(), frame.size());
-  if (claimed == ZSTD_CONTENTSIZE_ERROR || claimed == ZSTD_CONTENTSIZE_UNKNOWN) {
+  if (claimed == ZSTD_CONTENTSIZE_ERROR || claimed == ZSTD_CONTENTSIZE_UNKNOWN) return std::nullopt;
+  return claimed;
+}
+
+void Pad(uint64_t at_least, std::string* frame) {
+  if (frame->size() >= at_least) return;
+  const uint64_t length = at_least - frame->size();
+  // A skippable frame: magic number, length, and so many bytes.
+  for (int i = 0; i < 4; ++i) *frame += static_cast<char>(ZSTD_MAGIC_SKIPPABLE_START >> (8 * i));
+  for (int i = 0; i < 4; ++i) *frame += static_cast<char>(length >> (8 * i));
+  frame->resize(frame->size() + length);
+}
+
+bool Decompress(std::string_view frame, size_t most, std::vector<char>* out, std::string* why) {
+  const std::optional<uint64_t> claimed = ContentsOf(frame);
+  if (!claimed) {
     *why = "not a zstd frame";
     return false;
   }
-  if (claimed > most) {
-    *why = "chunk claims to hold " + std::to_string(claimed) + " bytes";
+  if (*claimed > most) {
+    *why = "chunk claims to hold " + std::to_string(*claimed) + " bytes";
     return false;
   }
-  out->resize(static_cast<size_t>(claimed));
+  out->resize(static_cast<size_t>(*claimed));
   ZSTD_DCtx* const context = Decompressor();
   if (context == nullptr) {
     *why = "decompression failed: no memory";

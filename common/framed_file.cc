@@ -5,8 +5,10 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <string_view>
 
+#include "common/budget.h"
 #include "common/compression.h"
 #include "common/crc32.h"
 
@@ -77,6 +79,9 @@ Status WriteFrame(int fd, const std::string& path, uint64_t* offset, const std::
   }
   std::string out(kPrefixBytes, '\0');
   GORDIAN_RETURN_IF_ERROR(Compress(contents, &out));
+  // Readers refuse what expands further than any bomb may.
+  static_assert(kFileRatio <= kFrameRatio);
+  Pad(kPrefixBytes + contents.size() / kFileRatio + 1, &out);
   const size_t n = out.size() - kPrefixBytes;
   if (n > kMaxFrameBytes) {
     return Status::Internal("cannot compress what " + path + " should hold");
@@ -130,6 +135,12 @@ FrameGot ReadFrame(int fd, uint64_t* offset, std::vector<char>* contents, std::s
     return FrameGot::kDamaged;
   }
   const std::string_view packed(reinterpret_cast<const char*>(frame.data()), frame.size());
+  if (const std::optional<uint64_t> claimed = ContentsOf(packed);
+      claimed && *claimed > MostContents(length)) {
+    *why = "its " + std::to_string(length) + " bytes would become " + std::to_string(*claimed) +
+           ", and at most " + std::to_string(MostContents(length)) + " are taken";
+    return FrameGot::kTooLarge;
+  }
   if (!Decompress(packed, kMaxFrameContents, contents, why)) {
     return FrameGot::kDamaged;
   }

@@ -32,9 +32,10 @@ Status WriteFrame(int fd, const std::string& path, uint64_t* offset, const std::
 
 enum class FrameGot {
   kFrame,
-  kEnd,      // the file ends at the offset
-  kCut,      // the file ends within the frame
-  kDamaged,  // malformed bytes; *why says which
+  kEnd,       // the file ends at the offset
+  kCut,       // the file ends within the frame
+  kDamaged,   // malformed bytes; *why says which
+  kTooLarge,  // it says that it holds more than is taken of it (budget.h); *why says how much
 };
 
 // Reads the frame at *offset and advances *offset on success.

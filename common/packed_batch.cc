@@ -1,8 +1,10 @@
 #include "common/packed_batch.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "common/budget.h"
 #include "common/compression.h"
 
 namespace gordian {
@@ -17,13 +19,16 @@ v1::ToAnalyzer PackedMessage(const v1::ToAnalyzer& message) {
   if (contents.size() < kWorthPacking) return message;
   v1::ToAnalyzer packed;
   packed.mutable_batch()->set_number(message.batch().number());
-  if (!Compress(contents, packed.mutable_batch()->mutable_packed()).ok()) return message;
+  std::string* const frame = packed.mutable_batch()->mutable_packed();
+  if (!Compress(contents, frame).ok()) return message;
+  Pad(contents.size() / kFrameRatio, frame);  // the receiver's bound
   return packed;
 }
 
 bool Unpack(size_t most, const Acceptable& acceptable, v1::EventBatch* batch, std::string* why) {
   if (batch->packed().empty()) return true;
   std::vector<char> contents;
+  most = std::min<uint64_t>(most, MostContents(batch->packed().size()));
   if (!Decompress(batch->packed(), most, &contents, why)) return false;
   if (!acceptable({contents.data(), contents.size()}, why)) return false;
   v1::EventBatch inner;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/budget.h"
 #include "common/old_records.h"
 #include "common/version.h"
 #include "proto/ring/record.h"
@@ -198,6 +199,8 @@ StatusOr<std::unique_ptr<TraceReader>> TraceReader::Open(const std::string& path
       return Status::DataLoss(path + " is truncated before its first whole chunk: nothing to read");
     case FrameGot::kDamaged:
       return Status::DataLoss(path + " is damaged in its first chunk (" + why + ")");
+    case FrameGot::kTooLarge:
+      return Status::DataLoss(path + " is refused: chunk 1: " + why);
   }
   if (!first.has_header()) {
     return Status::DataLoss(path + " has no header in its first chunk");
@@ -224,7 +227,20 @@ StatusOr<std::unique_ptr<TraceReader>> TraceReader::Open(const std::string& path
 
 FrameGot TraceReader::ReadChunk(v1::TraceChunk* chunk, std::string* why) {
   uint64_t offset = offset_;
-  const FrameGot got = ReadFrame(fd_, &offset, &plain_, why);
+  FrameGot got = ReadFrame(fd_, &offset, &plain_, why);
+  if (got == FrameGot::kFrame) {
+    const uint64_t most = MostContentsOfFile(offset);
+    if (contents_ + plain_.size() > most) {
+      *why = "with it, the " + std::to_string(offset) +
+             " bytes up to there would become more than " + std::to_string(most) +
+             ", which are taken";
+      got = FrameGot::kTooLarge;
+    } else if (!FitsMemory({plain_.data(), plain_.size()}, *v1::TraceChunk::descriptor(),
+                           MostMessageMemory(offset - offset_), why)) {
+      got = FrameGot::kTooLarge;
+    }
+  }
+  too_large_ = got == FrameGot::kTooLarge;
   if (got != FrameGot::kFrame) {
     return got;
   }
@@ -250,10 +266,12 @@ bool TraceReader::Next(v1::TraceChunk* chunk) {
       ending_ = Ending::kIncomplete;
       return false;
     case FrameGot::kDamaged:
+    case FrameGot::kTooLarge:
       ending_ = Ending::kDamaged;
       return false;
   }
   ++chunks_;
+  contents_ += plain_.size();
   if (!chunk->last() || chunk->events_size() > 0) {
     resume_offset_ = offset_;
   }
@@ -263,6 +281,14 @@ bool TraceReader::Next(v1::TraceChunk* chunk) {
     ending_ = Ending::kComplete;
   }
   return true;
+}
+
+Status TraceReader::bounds() const {
+  if (!too_large_) {
+    return Status::Ok();
+  }
+  return Status::DataLoss(path_ + " is refused: chunk " + std::to_string(chunks_ + 1) + ": " +
+                          why_damaged_);
 }
 
 std::string TraceReader::Describe() const {

@@ -108,6 +108,9 @@ class TraceReader {
   uint64_t resume_offset() const { return resume_offset_; }
   // One line, as "incomplete: ended after 12 whole chunks, 3456 events"; "complete: ...".
   std::string Describe() const;
+  // After Next has returned false: an error, naming file, chunk and bound, if a chunk holds more than
+  // budget.h allows. Its file was made to harm, and what came before is no evidence either.
+  Status bounds() const;
 
  private:
   TraceReader(int fd, std::string path);
@@ -121,6 +124,8 @@ class TraceReader {
   bool closed_ = false;  // a chunk with `last` was read
   uint64_t chunks_ = 0;
   uint64_t events_ = 0;
+  uint64_t contents_ = 0;  // bytes of all chunks so far
+  bool too_large_ = false;
   std::vector<char> plain_;  // used again for each chunk
   Ending ending_ = Ending::kIncomplete;
   std::string why_damaged_;

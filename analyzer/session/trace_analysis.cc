@@ -80,6 +80,7 @@ StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOpt
       feed(event);
     }
   }
+  if (reader.ok()) GORDIAN_RETURN_IF_ERROR((*reader)->bounds());
   result.ending = reader.ok() ? (*reader)->Describe() : "missing: " + reader.status().message();
   result.complete = reader.ok() && (*reader)->ending() == TraceReader::Ending::kComplete;
   if (!result.complete && supplement != nullptr) supplement->AddMissing(feed);

@@ -232,6 +232,7 @@ StatusOr<RecordedJob> ReadRecordedJob(const std::string& path) {
       events.OnEvent(event);
     }
   }
+  GORDIAN_RETURN_IF_ERROR((*reader)->bounds());
   if ((*reader)->ending() != TraceReader::Ending::kComplete)
     job.note = job.file + " is " + (*reader)->Describe();
   job.trace.Finish();

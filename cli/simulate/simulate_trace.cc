@@ -224,6 +224,7 @@ StatusOr<TracedJob> JobFromTrace(const std::string& path) {
       collector.OnEvent(event);
     }
   }
+  GORDIAN_RETURN_IF_ERROR((*reader)->bounds());
   StatusOr<TracedJob> job = collector.Job(path);
   if (job.ok() && (*reader)->ending() != TraceReader::Ending::kComplete) {
     job->notes.push_back((*reader)->Describe());

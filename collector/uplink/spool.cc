@@ -36,6 +36,7 @@ Got ReadEntry(int fd, uint64_t* offset, v1::EventBatch* batch, std::string* why)
       *why = "cut";
       return Got::kBad;
     case FrameGot::kDamaged:
+    case FrameGot::kTooLarge:
       return Got::kBad;
     case FrameGot::kFrame:
       break;

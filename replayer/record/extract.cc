@@ -217,6 +217,7 @@ StatusOr<Extracted> Extract(const std::string& path, const ExtractOptions& optio
     if (!(*reader)->Next(chunk)) break;
     for (const v1::Event& event : chunk->events()) reading.OnEvent(event);
   }
+  GORDIAN_RETURN_IF_ERROR((*reader)->bounds());
   Extracted extracted = reading.Finish((*reader)->header());
   extracted.schedule.origin.source =
       path.substr(path.find_last_of('/') == std::string::npos ? 0 : path.find_last_of('/') + 1);

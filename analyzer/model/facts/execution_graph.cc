@@ -26,14 +26,17 @@ void NoteAwake(const ProcessState& now, uint64_t now_ns, Process* process) {
   const std::vector<ThreadState>& before = process->state.threads;
   boost::container::flat_map<uint32_t, uint64_t> awake;  // of those that are still there
   awake.reserve(process->awake_ns.size());
+  constexpr size_t kTries = 1024;
   size_t at = 0;  // both name the threads in nearly the same order
   for (const ThreadState& state : now.threads) {
     if (state.library_thread || (state.thread != 0 && !state.gpu_thread)) continue;
     const ThreadState* old = nullptr;
-    for (size_t tried = 0; tried < before.size() && old == nullptr; ++tried) {
+    const size_t begun = at;
+    for (size_t tried = 0; tried < before.size() && tried < kTries && old == nullptr; ++tried) {
       if (before[at].tid == state.tid) old = &before[at];
       at = (at + 1) % before.size();
     }
+    if (old == nullptr) at = begun;  // a new one; that counts as awake
     const bool runs = state.os_state == OsState::kRunning;
     if (runs || (old != nullptr && old->cpu_ticks != state.cpu_ticks))
       process->last_busy_ns = now_ns;
@@ -62,6 +65,7 @@ Unknown UnknownOf(const Process& process) {
 Process& ExecutionGraph::Start(const ProcessInfo& info) {
   Process& process = Known(info.process);
   process.info = info;
+  matcher_.NoteProcesses(processes_.size());
   return process;
 }
 
@@ -311,6 +315,14 @@ void ExecutionGraph::Apply(Process& process, const CallRecord& record) {
   }
 }
 
+bool ExecutionGraph::HaveRoom(Process& process, CommId comm) {
+  constexpr size_t kLaunches = 1 << 16, kLaunchesOfProcess = 1 << 13;
+  if (launches_.size() < kLaunches + kLaunchesOfProcess * processes_.size()) return true;
+  beyond_ = true;
+  LoseSight(process, comm);
+  return false;
+}
+
 void ExecutionGraph::ApplyOperationBegin(Process& process, Thread& thread,
                                          const CallRecord& record) {
   const auto& operation = record.As<ring::OperationPayload>();
@@ -354,6 +366,7 @@ void ExecutionGraph::ApplyOperationBegin(Process& process, Thread& thread,
       launch = earlier;
   }
   if (launch == nullptr) {
+    if (!HaveRoom(process, operation.comm)) return;
     launch = &launches_.Add();
     launch->process = process.info.process;
     launch->thread = thread.id;

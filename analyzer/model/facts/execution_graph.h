@@ -398,6 +398,8 @@ class ExecutionGraph {
 
   // Everything held for unfinished work: what memory grows with.
   size_t Held() const;
+  // There were more unfinished launches than are held, and some are not followed.
+  bool beyond() const { return beyond_; }
 
  private:
   friend class StateMerge;
@@ -439,6 +441,8 @@ class ExecutionGraph {
   Launch* LaunchCaptured(Process&, const CapturedLaunch&, const CallRecord&, uint32_t place);
   void LoseSight(Process&, const CapturedGraph&);
   void LoseSight(Process&, CommId);
+  // False, and the communicator is not followed any more: too much is unfinished.
+  bool HaveRoom(Process&, CommId);
   void Withdraw(Process&, const Launch&, const Part&);
   void Post(const Part&, LaunchId, uint32_t place);
   static void NoteCaller(InitCall*, int rank, const Process&, const Thread&, const LocalComm&,
@@ -470,6 +474,7 @@ class ExecutionGraph {
   LaunchTable<Launch> launches_;
   std::set<LaunchId> watched_, done_after_all_;
   uint64_t next_instance_ = 1;
+  bool beyond_ = false;
 };
 
 }  // namespace gordian::model

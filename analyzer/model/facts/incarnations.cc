@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,11 +13,25 @@ namespace {
 // lived at least.
 constexpr uint64_t kSeenWithinNs = 1'000'000'000;
 
+// When the process was gone, for who calls NCCL for the first time later than that. None: it lives.
+std::optional<uint64_t> GoneBy(const Process& process) {
+  if (!process.ended) return std::nullopt;
+  const uint64_t seen = std::max(process.ended_ns, kSeenWithinNs) - kSeenWithinNs;
+  return std::max(process.last_record_ns, seen);
+}
+
 // `later` called NCCL for the first time when `earlier` was gone.
 bool CameAfter(const Process& later, const Process& earlier) {
-  return earlier.ended && later.first_call_ns > earlier.last_record_ns &&
-         later.first_call_ns + kSeenWithinNs > earlier.ended_ns;
+  const std::optional<uint64_t> gone = GoneBy(earlier);
+  return gone && later.first_call_ns > *gone;
 }
+
+// Of the processes that claim one rank.
+struct Claimants {
+  std::vector<const Process*> all;
+  uint64_t last_first_call_ns = 0;
+  std::vector<uint64_t> gone;  // GoneBy of those that called NCCL, ascending
+};
 
 std::string Ending(const Process& process) {
   const std::string rank = "rank " + std::to_string(process.info.env_rank);
@@ -33,28 +48,36 @@ bool EndedBadly(const Process& process) {
 }  // namespace
 
 Incarnations::Incarnations(const ExecutionGraph& execution) {
-  std::map<int, std::vector<const Process*>> by_rank;
+  std::map<int, Claimants> by_rank;
   std::map<int, const Process*> latest_of_size;  // by the number of ranks that it believes in
   for (const auto& [id, process] : execution.processes()) {
     if (process.info.env_rank < 0) continue;
     all_[id] = {.process = &process};
-    by_rank[process.info.env_rank].push_back(&process);
+    Claimants& claimants = by_rank[process.info.env_rank];
+    claimants.all.push_back(&process);
+    claimants.last_first_call_ns = std::max(claimants.last_first_call_ns, process.first_call_ns);
+    if (const std::optional<uint64_t> gone = GoneBy(process); gone && process.calls_begun > 0)
+      claimants.gone.push_back(*gone);
     if (process.info.env_world_size <= 0 || process.first_call_ns == 0) continue;
     const Process*& latest = latest_of_size[process.info.env_world_size];
     if (latest == nullptr || process.first_call_ns > latest->first_call_ns) latest = &process;
   }
+  for (auto& [rank, claimants] : by_rank) std::sort(claimants.gone.begin(), claimants.gone.end());
   for (auto& [id, incarnation] : all_) {
     const Process& process = *incarnation.process;
-    for (const Process* other : by_rank.at(process.info.env_rank)) {
-      incarnation.replaced |= CameAfter(*other, process);
-      incarnation.number += other->calls_begun > 0 && CameAfter(process, *other) ? 1 : 0;
-    }
+    const Claimants& claimants = by_rank.at(process.info.env_rank);
+    const std::optional<uint64_t> gone = GoneBy(process);
+    incarnation.replaced |= gone && claimants.last_first_call_ns > *gone;
+    incarnation.number += static_cast<int>(
+        std::lower_bound(claimants.gone.begin(), claimants.gone.end(), process.first_call_ns) -
+        claimants.gone.begin());
     for (const auto& [size, latest] : latest_of_size) {
       if (size > process.info.env_rank) break;
       incarnation.replaced |= CameAfter(*latest, process);
     }
   }
-  for (const auto& [rank, processes] : by_rank) {
+  for (const auto& [rank, claimants] : by_rank) {
+    const std::vector<const Process*>& processes = claimants.all;
     if (processes.size() == 1) continue;
     const bool any_calls = std::any_of(processes.begin(), processes.end(), [&](const Process* p) {
       return p->calls_begun > 0 && !all_[p->info.process].replaced;

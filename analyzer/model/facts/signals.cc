@@ -53,6 +53,10 @@ void ExecutionGraph::ApplySignal(Process& process, Thread& thread, const CallRec
     } else {
       InNoGroup(process, thread);
     }
+    if (!HaveRoom(process, signal.comm)) {
+      thread.signal_call = 0;
+      return;
+    }
     Launch& launch = launches_.Add();
     launch.process = process.info.process;
     launch.thread = thread.id;

@@ -10,8 +10,25 @@ namespace {
 // here.
 constexpr size_t kMaxHeldWithUnseenMembers = 4096;
 constexpr int kMaxRanks = 1 << 17;  // more is a damaged record
+// Places for members that are held at once: a record of 64 bytes may ask for as many as a
+// communicator has members. A rank may be thousands of operations ahead of all others.
+constexpr size_t kPlaces = 1 << 20;
+constexpr size_t kPlacesOfProcess = 4096;
 
 }  // namespace
+
+bool Matcher::HaveRoom(int members) const {
+  return places_ + static_cast<size_t>(members) <= kPlaces + kPlacesOfProcess * processes_;
+}
+
+void Matcher::Leave(size_t members) { places_ -= std::min(places_, members); }
+
+void Matcher::EraseInit(CommUid uid) {
+  const auto found = inits_.find(uid);
+  if (found == inits_.end()) return;
+  Leave(found->second.members.size());
+  inits_.erase(found);
+}
 
 bool MakesCommunicator(Call call) {
   return call == Call::kCommInit || call == Call::kCommInitAll || call == Call::kCommSplit ||
@@ -77,6 +94,7 @@ std::pair<int, int> Matcher::Unite(CommUid uid, CommUid same) {
 
 void Matcher::MoveInit(CommUid uid, CommUid same, int parent, int comm) {
   const InitCall from = std::move(inits_.at(uid));
+  Leave(from.members.size());
   inits_.erase(uid);
   InitCall& to = Init(same, from.call, parent, static_cast<int>(from.members.size()));
   to.ordinal = from.ordinal;
@@ -87,7 +105,7 @@ void Matcher::MoveInit(CommUid uid, CommUid same, int parent, int comm) {
     ++to.called;
     if (from.members[rank].done) ++to.done;
   }
-  if (to.done == static_cast<int>(to.members.size())) inits_.erase(same);
+  if (to.done == static_cast<int>(to.members.size())) EraseInit(same);
 }
 
 // A member may be out of the call, and use what it got, before it is known to be the same.
@@ -105,6 +123,7 @@ void Matcher::MoveOperations(int from, int to) {
   const Instances instances = std::move(comms_[from].instances);
   comms_[from].instances.clear();
   for (const auto& [sequence, instance] : instances) {
+    Leave(instance.members.size());
     for (size_t rank = 0; rank < instance.members.size(); ++rank) {
       move({PartKind::kCollective, to, static_cast<int>(rank), -1, sequence},
            instance.members[rank]);
@@ -146,7 +165,12 @@ int Matcher::Comm(CommUid uid, int color, int nranks) {
     comms_.push_back(std::move(comm));
   }
   Communicator& comm = comms_[it->second];
+  if (nranks > comm.nranks && !HaveRoom(nranks)) {
+    beyond_ = comm.opaque = true;
+    return it->second;
+  }
   if (nranks > comm.nranks) {
+    places_ += static_cast<size_t>(nranks - comm.nranks) * (1 + comm.instances.size());
     comm.nranks = nranks;
     comm.members.resize(nranks);
     for (auto& [sequence, instance] : comm.instances) instance.members.resize(nranks);
@@ -199,8 +223,13 @@ void Matcher::Post(const PartRef& part, const MemberSlot& slot) {
   Communicator& comm = comms_[part.comm];
   if (part.rank < 0 || part.rank >= comm.nranks) return;
   if (part.kind == PartKind::kCollective) {
+    if (!HaveRoom(comm.nranks) && !comm.instances.contains(part.sequence)) {
+      beyond_ = comm.opaque = true;
+      return;
+    }
     Instance& instance = comm.instances[part.sequence];
     if (static_cast<int>(instance.members.size()) < comm.nranks) {
+      places_ += static_cast<size_t>(comm.nranks) - instance.members.size();
       if (instance.members.empty() && !spare_members_.empty()) {
         instance.members = std::move(spare_members_.back());
         spare_members_.pop_back();
@@ -380,6 +409,7 @@ void Matcher::Abort(const PartRef& part) {
 void Matcher::Retire(Communicator& comm, Instances::iterator instance) {
   constexpr size_t kKept = 64, kKeptRanks = 256;
   std::vector<MemberSlot>& members = instance->second.members;
+  Leave(members.size());
   if (spare_members_.size() < kKept && members.capacity() <= kKeptRanks) {
     members.clear();
     spare_members_.push_back(std::move(members));
@@ -471,6 +501,11 @@ InitCall& Matcher::Init(CommUid uid, Call call, int parent, int nranks) {
   // Callers that name one call and different parents contradict each other: the first one counts.
   if (init.parent >= 0) nranks = std::min(nranks, comms_[init.parent].nranks);
   if (nranks > 0 && nranks <= kMaxRanks && nranks > static_cast<int>(init.members.size())) {
+    if (!HaveRoom(nranks)) {
+      beyond_ = true;
+      return init;
+    }
+    places_ += static_cast<size_t>(nranks) - init.members.size();
     init.members.resize(nranks);
   }
   return init;
@@ -519,7 +554,7 @@ bool Matcher::InitBeginsAgain(CommUid uid, int rank, ProcessId process) {
   const InitCall* const init = FindInit(uid);
   if (init == nullptr || rank < 0 || rank >= static_cast<int>(init->members.size())) return false;
   if (!init->members[rank].done || init->members[rank].process != process) return false;
-  inits_.erase(Resolve(uid));
+  EraseInit(Resolve(uid));
   return true;
 }
 
@@ -529,7 +564,7 @@ void Matcher::InitDone(CommUid uid, int rank) {
   InitMember& member = init->members[rank];
   if (!member.called || member.done) return;
   member.done = true;
-  if (++init->done == static_cast<int>(init->members.size())) inits_.erase(Resolve(uid));
+  if (++init->done == static_cast<int>(init->members.size())) EraseInit(Resolve(uid));
 }
 
 void Matcher::InitWithdraw(CommUid uid, int rank) {
@@ -537,7 +572,7 @@ void Matcher::InitWithdraw(CommUid uid, int rank) {
   if (init == nullptr || rank < 0 || rank >= static_cast<int>(init->members.size())) return;
   if (!init->members[rank].called) return;
   init->members[rank] = InitMember{};
-  if (--init->called == 0) inits_.erase(Resolve(uid));
+  if (--init->called == 0) EraseInit(Resolve(uid));
 }
 
 size_t Matcher::Held() const {

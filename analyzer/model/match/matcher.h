@@ -287,7 +287,15 @@ class Matcher {
   // Instances and transfers held: what memory grows with.
   size_t Held() const;
 
+  // How many processes there are, with which the places for members that are held at once may grow.
+  void NoteProcesses(size_t count) { processes_ = count; }
+  // Some communicator or operation had more members than there was room for, and is not followed.
+  bool beyond() const { return beyond_; }
+
  private:
+  bool HaveRoom(int members) const;
+  void Leave(size_t members);  // these places are free again
+  void EraseInit(CommUid uid);
   void MoveInit(CommUid from, CommUid to, int parent, int comm);
   void MoveOperations(int from, int to);  // of one communicator that had two indices
   void Keep(int mismatch, int rank, uint64_t sequence, const OpSignature&);
@@ -305,6 +313,9 @@ class Matcher {
   Tallies tallies_;
   // Of instances that are over, cleared, for later ones.
   std::vector<std::vector<MemberSlot>> spare_members_;
+  size_t processes_ = 0;
+  size_t places_ = 0;  // for members, in communicators, their operations and calls
+  bool beyond_ = false;
 };
 
 }  // namespace gordian::model

@@ -390,6 +390,8 @@ void JobModel::Impl::FillEvidence(const Names& names, Finding* finding) const {
     unseen.push_back(std::to_string(evidence.ranks_expected - evidence.ranks_seen) + " of " +
                      std::to_string(evidence.ranks_expected) + " ranks");
   }
+  if (execution_.beyond() || matcher_.beyond())
+    unseen.push_back("operations that are more than gordian follows at once");
   Unite(unseen, &evidence.not_visible);
 }
 
@@ -421,7 +423,8 @@ Finding JobModel::Impl::Base(const Names& names) const {
   }
   Finding finding = MakeFinding(ended_ ? "job-finished" : "job-healthy", Confidence::kConfirmed);
   // The visible part is fine, but lost records may hold a problem.
-  if (lost > 0) finding.confidence = Confidence::kSuspected;
+  if (lost > 0 || execution_.beyond() || matcher_.beyond())
+    finding.confidence = Confidence::kSuspected;
   if (!ended_) {
     finding.summary = "Nothing is stuck.";
     return finding;

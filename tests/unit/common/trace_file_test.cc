@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "common/budget.h"
 #include "common/crc32.h"
 #include "common/record_block.h"
 #include "common/version.h"
@@ -114,6 +115,61 @@ TEST_F(TraceFileTest, RoundTrip) {
   EXPECT_EQ(order, 500u);
   EXPECT_EQ((*reader)->ending(), TraceReader::Ending::kComplete);
   EXPECT_EQ((*reader)->Describe(), "complete: 7 whole chunks, 500 events");
+}
+
+// Whatever gordian writes it reads again, however little of it is left when it is packed.
+TEST_F(TraceFileTest, WhatExpandsALotIsPadded) {
+  auto writer = TraceWriter::Create(path_, {});
+  ASSERT_TRUE(writer.ok());
+  for (int i = 0; i < 40; ++i) {
+    v1::Event event;
+    event.mutable_call_name()->set_call(1);
+    event.mutable_call_name()->set_symbol(std::string(4 << 20, 'x'));
+    ASSERT_TRUE((*writer)->Append(event).ok());
+    ASSERT_TRUE((*writer)->Flush().ok());
+  }
+  ASSERT_TRUE((*writer)->Close().ok());
+  auto reader = TraceReader::Open(path_);
+  ASSERT_TRUE(reader.ok()) << reader.status().ToString();
+  v1::TraceChunk chunk;
+  int events = 0;
+  while ((*reader)->Next(&chunk)) events += chunk.events_size();
+  EXPECT_EQ(events, 40);
+  EXPECT_EQ((*reader)->ending(), TraceReader::Ending::kComplete) << (*reader)->Describe();
+  EXPECT_TRUE((*reader)->bounds().ok());
+}
+
+TEST_F(TraceFileTest, BoundsAreNamed) {
+  const auto refused = [this](const std::string& frames) {
+    WriteTrace(1, 1, /*close=*/false);
+    const std::string good = Bytes();
+    Overwrite(good + frames);
+    auto reader = TraceReader::Open(path_);
+    EXPECT_TRUE(reader.ok());
+    v1::TraceChunk chunk;
+    while ((*reader)->Next(&chunk)) {
+    }
+    EXPECT_EQ((*reader)->ending(), TraceReader::Ending::kDamaged);
+    Overwrite(good);
+    return (*reader)->bounds().message();
+  };
+  // One frame.
+  v1::TraceChunk chunk;
+  chunk.add_events()->mutable_call_name()->set_symbol(std::string(64 << 20, 'x'));
+  EXPECT_NE(refused(Framed(chunk)).find("chunk 3: its "), std::string::npos);
+  // All of them.
+  chunk.mutable_events(0)->mutable_call_name()->set_symbol(std::string(1000 << 10, 'x'));
+  std::string many;
+  for (int i = 0; i < 60; ++i) many += Framed(chunk);
+  EXPECT_NE(refused(many).find("up to there"), std::string::npos);
+  // What one is made into.
+  const std::string empty = {'\x12', '\0'};  // events: {}
+  std::string all;
+  for (int i = 0; i < 450'000; ++i) all += empty;
+  std::string why;
+  EXPECT_TRUE(FitsMemory(all, *v1::TraceChunk::descriptor(), 160 << 20, &why)) << why;
+  EXPECT_FALSE(FitsMemory(all, *v1::TraceChunk::descriptor(), 80 << 20, &why));
+  EXPECT_NE(why.find("80 MiB"), std::string::npos) << why;
 }
 
 TEST_F(TraceFileTest, WritesChunksByItself) {

@@ -14,6 +14,7 @@
 
 #include "analyzer/fleet/job_folders.h"
 #include "analyzer/ingest/ingest_stream.h"
+#include "common/budget.h"
 #include "common/compression.h"
 #include "common/packed_batch.h"
 #include "tests/unit/analyzer/fleet/fleet_server_fixture.h"
@@ -311,7 +312,11 @@ TEST(IngestStreamTest, PackedBatchesThatAreNotTakenAreNamed) {
             std::string::npos);
   std::string many;
   for (size_t i = 0; i <= kMaxMessageParts; ++i) many += std::string("\x12\x00", 2);
-  EXPECT_NE(refusal(3, many, as_it_is).find("parts"), std::string::npos);
+  EXPECT_NE(refusal(3, many, as_it_is).find("claims"), std::string::npos);
+  const auto padded = [&](v1::EventBatch* b) {
+    Pad(many.size() / kFrameRatio, b->mutable_packed());
+  };
+  EXPECT_NE(refusal(3, many, padded).find("parts"), std::string::npos);
   EXPECT_NE(refusal(3, std::string(100, '\xff'), as_it_is).find("malformed"), std::string::npos);
   EXPECT_NE(refusal(4, good, as_it_is).find("contradicts"), std::string::npos);
   EXPECT_NE(refusal(3, good, [](v1::EventBatch* b) { b->add_events(); }).find("contradicts"),

@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""Traces of less than 1 MB that expand, or stand for, more than any job: none costs `gordian analyze` more than
+256 MiB or 5 s, and what is refused is refused in one line.
+
+  bombs.py BUILD_FOLDER [--figures]
+
+Builds the traces by hand: protobuf's wire format, zstd by its library, the frames of common/framed_file.h.
+"""
+import ctypes
+import ctypes.util
+import os
+import resource
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+
+MOST_BYTES = 256 << 20
+MOST_SECONDS = 5
+FILE_BYTES = 1 << 20
+
+
+def varint(value):
+    out = b""
+    while value > 127:
+        out += bytes([value & 127 | 128])
+        value >>= 7
+    return out + bytes([value])
+
+
+def number(field, value):
+    return varint(field << 3) + varint(value)
+
+
+def field(field, contents):
+    return varint(field << 3 | 2) + varint(len(contents)) + contents
+
+
+def zstd():
+    library = ctypes.CDLL(ctypes.util.find_library("zstd") or "libzstd.so.1")
+    library.ZSTD_compressBound.restype = library.ZSTD_compress.restype = ctypes.c_size_t
+    library.ZSTD_compressBound.argtypes = [ctypes.c_size_t]
+    library.ZSTD_compress.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int]
+    return library
+
+
+ZSTD = zstd()
+
+
+def frame(contents, pad=0):
+    room = ZSTD.ZSTD_compressBound(len(contents))
+    out = ctypes.create_string_buffer(room)
+    size = ZSTD.ZSTD_compress(out, room, contents, len(contents), 3)
+    packed = out.raw[:size]
+    if len(packed) < pad:  # a skippable frame: what is larger may expand further
+        packed += struct.pack("<II", 0x184D2A50, pad - len(packed)) + bytes(pad - len(packed))
+    return struct.pack("<II", len(packed), zlib.crc32(packed)) + packed
+
+
+HEADER = field(1, number(1, 2) + number(8, 7))
+EVENT = {"process_started": 1, "process_ended": 2, "module": 3, "call_name": 4, "round": 6, "node_joined": 8,
+         "clock_offset": 9, "node_state": 10, "stacks_taken": 13, "records": 15}
+
+
+def event(kind, contents=b""):
+    return field(2, field(EVENT[kind], contents))
+
+
+def process(i, more=b""):
+    return event("process_started", number(1, i) + number(2, i) + more)
+
+
+def record(kind, call, order, payload, thread=1):
+    return struct.pack("<BBHIQQQ", kind, 0, call, thread, order, 1000 + order, 0) + payload.ljust(32, b"\0")
+
+
+def records(of, all_of_them):
+    return event("records", number(1, of) + number(2, 7) + field(3, b"".join(all_of_them)))
+
+
+def init(comm, nranks, rank):
+    return struct.pack("<IiiiQIi", comm, nranks, rank, 0, comm, 0, 0)
+
+
+def operation(comm, sequence):
+    return struct.pack("<IIQQiBBH", comm, 1, 1, sequence, -1, 7, 0, 0)
+
+
+CALLS = event("call_name", number(1, 1) + field(2, b"ncclCommInitRank")) + \
+    event("call_name", number(1, 2) + field(2, b"ncclAllReduce"))
+
+
+def many(count, make):
+    return b"".join(make(i) for i in range(count))
+
+
+def in_chunks(contents, bytes_each, times, pad=0):
+    one = frame(contents * max(1, bytes_each // len(contents)), pad)
+    return one * min(times, max(1, (FILE_BYTES - 4096) // len(one)))
+
+
+# Each: the chunks behind the first one.
+BOMBS = {
+    "empty events in one chunk": lambda: frame(field(2, b"") * 100_000_000),
+    "empty events in many chunks": lambda: in_chunks(field(2, b""), 1 << 20, 10_000),
+    "empty events, padded": lambda: frame(field(2, b"") * 50_000_000, pad=FILE_BYTES - 4096),
+    "states of no process": lambda: frame(event("round", number(1, 1) + field(4, b"") * 60_000_000)),
+    "states of no process, padded": lambda: frame(event("round", number(1, 1) + field(4, b"") * 60_000_000),
+                                                  pad=FILE_BYTES - 4096),
+    "threads of a state": lambda: in_chunks(process(1) + event("round", number(1, 1) + field(4, number(1, 1) + field(
+        5, b"") * 450_000)), 1, 1_000),
+    "threads that are others in each round": lambda: frame(process(1) + b"".join(event("round", number(1, r + 1) + field(
+        4, number(1, 1) + number(2, 1) + b"".join(field(5, number(2, (r << 16) + i + 1)) for i in range(60_000))))
+        for r in range(12))),
+    "one long text": lambda: frame(event("call_name", number(1, 1) + field(2, b"x" * 200_000_000))),
+    "processes": lambda: frame(many(200_000, lambda i: process(i + 1))),
+    "processes with settings": lambda: frame(many(60_000, lambda i: process(i + 1, field(15, b"NCCL_A=b") * 10))),
+    "modules": lambda: frame(many(150_000, lambda i: event("module", number(1, i) + number(2, 16 * i) + number(
+        3, 16 * i + 16) + field(5, b"/x")))),
+    "names of calls": lambda: frame(many(65_536, lambda i: event("call_name", number(1, i) + field(2, b"y" * 500)))),
+    "nodes": lambda: frame(many(300_000, lambda i: event("node_joined", number(1, i) + field(2, b"n")))),
+    "node states": lambda: frame(many(300_000, lambda i: event("node_state", number(1, i) + number(2, 4)))),
+    "clocks": lambda: frame(many(300_000, lambda i: event("clock_offset", number(1, i % 4096) + number(2, i)))),
+    "stacks": lambda: frame(many(100_000, lambda i: event("stacks_taken", number(1, i) + field(4, number(1, i) + field(
+        3, b"") * 3)))),
+    "large communicators": lambda: frame(CALLS + process(1) + records(1, (
+        record(1, 1, i + 1, init(i + 1, 131_072, 0)) for i in range(20_000)))),
+    "large operations": lambda: frame(CALLS + process(1) + records(1, [record(1, 1, 1, init(1, 131_072, 0)), *(
+        record(1, 2, i + 2, operation(1, i)) for i in range(20_000))])),
+    "communicators": lambda: frame(CALLS + process(1) + records(1, (
+        record(1, 1, i + 1, init(i + 1, 2, 0)) for i in range(100_000)))),
+    "operations without an end": lambda: frame(CALLS + process(1) + records(1, [record(1, 1, 1, init(1, 2, 0)), *(
+        record(1, 2, i + 2, operation(1, i)) for i in range(45_000))])),
+    "records that leave gaps": lambda: frame(CALLS + process(1) + records(1, (
+        record(1, 2, 2 * i + 2, operation(1, i)) for i in range(100_000)))),
+    "threads": lambda: frame(CALLS + process(1) + records(1, (
+        record(1, 2, i + 1, operation(1, i), thread=i + 1) for i in range(50_000)))),
+}
+
+
+def analyze(gordian, path):
+    """Exit code, bytes at the most, seconds, what it said."""
+    begin = time.monotonic()
+    child = subprocess.Popen([gordian, "analyze", path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30)))
+    said = child.stdout.read()
+    _, status, usage = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    return child.returncode, usage.ru_maxrss << 10, time.monotonic() - begin, said
+
+
+def main():
+    gordian = os.path.join(os.path.abspath(sys.argv[1]), "bin", "gordian")
+    figures = "--figures" in sys.argv
+    failed, worst_bytes, worst_seconds = 0, 0, 0.0
+    with tempfile.TemporaryDirectory(prefix="gordian-bombs-") as work:
+        for name, make in BOMBS.items():
+            path = os.path.join(work, "trace.gtrace")
+            contents = b"GTRACE1\n" + frame(HEADER) + make()
+            with open(path, "wb") as f:
+                f.write(contents)
+            code, taken, seconds, said = analyze(gordian, path)
+            wrong = []
+            if len(contents) > FILE_BYTES:
+                wrong.append(f"the test is wrong: {len(contents)} bytes")
+            if code not in (0, 1, 2, 3):
+                wrong.append(f"exit code {code}")
+            if code == 2 and said.count("\n") != 1:
+                wrong.append("more than one line")
+            if taken > MOST_BYTES:
+                wrong.append("too much memory")
+            if seconds > MOST_SECONDS:
+                wrong.append("too long")
+            worst_bytes, worst_seconds = max(worst_bytes, taken), max(worst_seconds, seconds)
+            failed += bool(wrong)
+            if wrong or figures:
+                print(f"{'FAILED' if wrong else 'passed'} {name}: {len(contents) >> 10} KiB, rc {code}, {taken >> 20} MiB, "
+                      f"{seconds:.1f} s {'; '.join(wrong)}\n    {said.splitlines()[0][:160] if said else ''}", flush=True)
+    print(f"{len(BOMBS)} tried, {len(BOMBS) - failed} survived; worst {worst_bytes >> 20} MiB, {worst_seconds:.1f} s")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
