@@ -62,9 +62,10 @@ VerdictPolicy::Say VerdictPolicy::Judge(const model::Verdict& verdict, bool inte
       withdrawn_ = true;
       return Say::kWithdrawn;
     }
-    const bool slow = model::OnlySlow(main) && !interrupted;
+    const bool slow = (model::OnlySlow(main) || model::StandsStill(main)) && !interrupted;
     if (slow == slow_) return Say::kNothing;
     slow_ = slow;
+    if (main.verdict == VerdictKind::kFinished) return Say::kNothing;
     return slow ? Say::kSlow : Say::kGoesOn;
   }
   slow_ = false;

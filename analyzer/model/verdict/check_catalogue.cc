@@ -50,6 +50,12 @@ constexpr Check kChecks[] = {
      kSuspicion, "A job that has run for longer than the threshold, or ended.",
      "An NCCL that is linked statically, or bound past the shim.",
      "Run `gordian doctor`: NCCL may be linked statically, or the job may not use it."},
+    {"no-progress", VerdictKind::kInconclusive, "Nothing has moved for longer than the threshold",
+     "No rank waits in NCCL, and none has called or finished anything that gordian sees.",
+     kSuspicion, "The latest call or finished operation of any rank, and what each rank is in now.",
+     "A job that computes on the host, loads data or writes a checkpoint. Hence no rank is "
+     "accused.",
+     "If that takes too long, see where the ranks are: `gordian attach PID`."},
     {"communicator-order-cycle", VerdictKind::kDeadlock, "Communicators in different orders",
      "Operations of several communicators are in different orders at different ranks, and each "
      "holds up the next.",

@@ -101,8 +101,7 @@ class Ballot {
     orders_[names_.MemberRank(ref.comm, source)][i] = CallOrder(transfer->send);
     orders_[names_.MemberRank(ref.comm, target)][i] = CallOrder(transfer->receive);
     if (MeantAnotherPeer(matcher_, ref) != WrongPeer::kNo) return;
-    const MemberSlot& awaited =
-        ref.kind == PartKind::kSend ? transfer->receive : transfer->send;
+    const MemberSlot& awaited = ref.kind == PartKind::kSend ? transfer->receive : transfer->send;
     for (const Waiter& waiter : WaitersFor(matcher_, ref.comm, ref.peer)) {
       // It waits for the same call: for none yet, or for one in the same group.
       const MemberSlot& end = *waiter.other_end;

@@ -1,14 +1,17 @@
 #include "analyzer/model/verdict/job_model.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "analyzer/model/facts/execution_graph.h"
 #include "analyzer/model/facts/incarnations.h"
 #include "analyzer/model/match/matcher.h"
 #include "analyzer/model/verdict/check_catalogue.h"
+#include "analyzer/model/verdict/describe.h"
 #include "analyzer/model/verdict/divergence_signs.h"
 #include "analyzer/model/verdict/group_signs.h"
 #include "analyzer/model/verdict/hangs.h"
@@ -81,6 +84,7 @@ class JobModel::Impl {
   void Confirm(const Hang& hang, uint64_t end_ns);
   void NoteDisproved();
   void RetireReplaced(const std::vector<Hang>& found, const Incarnations& incarnations);
+  void LookForProgress(const RoundView& view);
   Finding Base(const Names& names) const;
   void FillEvidence(const Names& names, Finding* finding) const;
 
@@ -92,6 +96,7 @@ class JobModel::Impl {
   std::vector<Finding> suspected_;
   std::vector<Finding> disproved_;
   std::vector<Finding> last_trouble_;  // of the last round that had any
+  std::string still_;                  // what each rank does while nothing moves; else empty
   StandingSuspicions standing_;
   bool ended_ = false, killed_by_gordian_ = false;
   ExitKind exit_kind_ = ExitKind::kUnknown;
@@ -309,9 +314,31 @@ void JobModel::Impl::OnRound(Round round) {
   std::vector<const Finding*> confirmed;
   for (const Standing& known : confirmed_) confirmed.push_back(&known.finding);
   standing_.Merge(view, confirmed, &suspected_);
+  LookForProgress(view);
   if (confirmed_.empty() && suspected_.empty()) return;
   last_trouble_ = suspected_;
   for (const Standing& known : confirmed_) last_trouble_.push_back(known.finding);
+}
+
+// Says what the ranks do once none has called or finished anything for as long as the threshold.
+void JobModel::Impl::LookForProgress(const RoundView& view) {
+  still_.clear();
+  uint64_t last = 0;
+  std::map<std::string, std::vector<int>> ranks;  // by what they do
+  const Describer describer(view.graph, view.names);
+  for (const auto& [id, process] : execution_.processes()) {
+    last = std::max(last, process.last_progress_ns);
+    if (process.Dead() || !process.CalledNccl()) continue;
+    ranks[describer.Instead(id, nullptr)].push_back(view.names.Rank(id));
+  }
+  if (last == 0 || ranks.empty() || view.now_ns < last + options_.suspect_after_ns) return;
+  size_t shown = 0;
+  for (auto& [what, who] : ranks) {
+    if (++shown > 4) break;
+    std::sort(who.begin(), who.end());
+    still_ += (shown == 1 ? "" : "; ") + RankList(who) + (who.size() > 1 ? ": each " : " ") + what;
+  }
+  if (shown > 4) still_ += "; and so on";
 }
 
 void JobModel::Impl::OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns, bool killed) {
@@ -419,6 +446,12 @@ Finding JobModel::Impl::Base(const Names& names) const {
   if (calls == 0) {
     Finding finding = MakeFinding("no-nccl-calls", Confidence::kSuspected);
     finding.summary = "Gordian saw no NCCL call.";
+    return finding;
+  }
+  if (!ended_ && !still_.empty()) {
+    Finding finding = MakeFinding("no-progress", Confidence::kPossible);
+    finding.summary =
+        "No rank has called or finished anything for longer than the threshold: " + still_ + ".";
     return finding;
   }
   Finding finding = MakeFinding(ended_ ? "job-finished" : "job-healthy", Confidence::kConfirmed);

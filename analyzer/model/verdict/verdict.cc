@@ -61,6 +61,8 @@ bool OnlySlow(const Finding& finding) {
          finding.culprit_ranks.empty();
 }
 
+bool StandsStill(const Finding& finding) { return finding.check == "no-progress"; }
+
 bool IsOver(const Finding& finding) {
   const auto done = [](const StuckOperation& operation) {
     return !operation.members.empty() &&

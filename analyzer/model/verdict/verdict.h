@@ -111,6 +111,9 @@ struct Finding {
 
 // True for what blames none: the job waits there, and may just be slow.
 bool OnlySlow(const Finding&);
+
+// True if nothing that gordian sees moves, and no rank is known to wait for another.
+bool StandsStill(const Finding&);
 // True for a mismatch that all members have completed: something is wrong, but no rank waits for
 // it.
 bool IsOver(const Finding& finding);

@@ -68,6 +68,18 @@ TEST(VerdictPolicy, AMerePossibilityIsOneLineAndNothingIsDone) {
             Say::kReport);
 }
 
+TEST(VerdictPolicy, AJobThatStandsStillIsOneLine) {
+  VerdictPolicy policy({.on_verdict = OnVerdict::kKillSuspected});
+  auto still = Make(VerdictKind::kInconclusive, Confidence::kPossible);
+  still.main.check = "no-progress";
+  EXPECT_EQ(policy.Judge(still, false), Say::kSlow);
+  EXPECT_EQ(policy.Judge(still, false), Say::kNothing);
+  EXPECT_FALSE(policy.problem());
+  EXPECT_EQ(policy.Judge(Make(VerdictKind::kHealthy), false), Say::kGoesOn);
+  EXPECT_EQ(policy.Judge(still, false), Say::kSlow);
+  EXPECT_EQ(policy.Judge(Make(VerdictKind::kFinished), false), Say::kNothing);
+}
+
 TEST(VerdictPolicy, ReportNeverActs) {
   VerdictPolicy policy({.on_verdict = OnVerdict::kReport});
   policy.Judge(Make(VerdictKind::kDeadlock), false);

@@ -246,6 +246,13 @@ const std::map<std::string, std::function<Verdict()>>& Jobs() {
   static const std::map<std::string, std::function<Verdict()>> kJobs = {
       {"evidence-missing", NeverSeen},
       {"no-nccl-calls", Silent},
+      {"no-progress",
+       [] {
+         return Hang(Comms(1, 2),
+                     {Inits(1) + Program{AllReduce(0), StreamSync(), Sleep()},
+                      Inits(1) + Program{AllReduce(0), StreamSync(), Sleep()}},
+                     8);
+       }},
       {"communicator-order-cycle",
        [] {
          return Hang(Comms(2, 4), {kUsual, kUsual, kOther, kUsual});
