@@ -215,6 +215,11 @@ class Analysis::Impl {
     AddNoteLocked(what);
   }
 
+  void SetWhyNothingSeen(const std::string& why) {
+    std::lock_guard lock(mutex_);
+    why_nothing_seen_ = why;
+  }
+
   bool HasUnfinished() const {
     std::lock_guard lock(mutex_);
     return !finished_ && !stats_.job_ended && seen_process_ && model_.HasUnfinished();
@@ -399,6 +404,10 @@ class Analysis::Impl {
 
   model::Verdict WithoutStacks() const {
     model::Verdict verdict = model_.Current();
+    if (verdict.main.check == "no-nccl-calls" && !why_nothing_seen_.empty()) {
+      verdict.main.summary = "Gordian saw no NCCL call: " + why_nothing_seen_ + ".";
+      verdict.main.advice.clear();
+    }
     AddNotes(notes_, &verdict);
     AddNotes(fleet_.Texts(), &verdict);
     NoteDropped(events_.dropped(), &verdict);
@@ -520,6 +529,7 @@ class Analysis::Impl {
   bool finished_ = false;
   bool seen_process_ = false;
   std::vector<std::string> notes_;
+  std::string why_nothing_seen_;
   std::string host_;                       // as in the trace
   std::optional<model::Verdict> essence_;  // of the verdict that was passed on last
   std::string json_;
@@ -540,6 +550,7 @@ void Analysis::Update() { impl_->Update(); }
 void Analysis::Tick() { impl_->Tick(); }
 void Analysis::Finish() { impl_->Finish(); }
 void Analysis::AddNotVisible(const std::string& what) { impl_->AddNotVisible(what); }
+void Analysis::SetWhyNothingSeen(const std::string& why) { impl_->SetWhyNothingSeen(why); }
 bool Analysis::AwaitsStacks() const { return impl_->AwaitsStacks(); }
 bool Analysis::HasUnfinished() const { return impl_->HasUnfinished(); }
 bool Analysis::WantsConfirmation() const { return impl_->WantsConfirmation(); }

@@ -100,6 +100,10 @@ class Analysis {
   // each.
   void AddNotVisible(const std::string& what);
 
+  // Why no process can tell of its calls, for the verdict that none was seen: a cause that needs no
+  // guess.
+  void SetWhyNothingSeen(const std::string& why);
+
   // As JobModel's; false before the first process and after the job's end.
   bool HasUnfinished() const;
   bool WantsConfirmation() const;

@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -52,6 +54,22 @@ StatusOr<OwnedFolder> CreateRingFolder(const std::string& base, const std::strin
     (void)made->ReplaceFile(kNote, session_dir, 0600);  // without it nothing sweeps the folder
   }
   return made;
+}
+
+std::string WhyNoRing(const std::string& folder) {
+  constexpr uint64_t kLeast = 4ull << 20;  // state block and the first ring
+  rlimit limit;
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < ring::kMaxFileBytes) {
+    return "its processes may not make files of " + std::to_string(ring::kMaxFileBytes >> 20) +
+           " MiB (raise ulimit -f)";
+  }
+  struct statvfs room {};
+  if (statvfs(folder.c_str(), &room) != 0) return "";
+  const uint64_t left = static_cast<uint64_t>(room.f_bavail) * room.f_frsize;
+  if (left >= kLeast) return "";
+  return std::string(kRingFolderBase) + " has " + std::to_string(left >> 10) +
+         " KiB left, and each process takes " + std::to_string(kLeast >> 20) +
+         " MiB and more (free some, or give the container a larger --shm-size)";
 }
 
 size_t SweepAbandonedFolders(const std::string& base) {

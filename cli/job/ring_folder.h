@@ -25,6 +25,9 @@ StatusOr<OwnedFolder> CreateRingFolder(const std::string& base = kRingFolderBase
 // still there. Returns how many folders it removed.
 size_t SweepAbandonedFolders(const std::string& base = kRingFolderBase);
 
+// Why a process cannot put a ring file there, for people; empty: it can.
+std::string WhyNoRing(const std::string& folder);
+
 struct RingFileEntry {
   std::string name;  // within the folder
   ProcessKey process;

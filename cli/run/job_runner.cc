@@ -133,6 +133,11 @@ void JobRunner::StartObserving() {
     PrintError(status.message() + ": the job runs on, unobserved");
   }
   outcome_.observed = collector_ != nullptr;
+  if (!outcome_.observed) return;
+  if (const std::string why = WhyNoRing(options_.ring_dir); !why.empty()) {
+    PrintError("cannot watch the job's calls: " + why);
+    if (server_ != nullptr) server_->analysis()->SetWhyNothingSeen(why);
+  }
 }
 
 Status JobRunner::ObserveFromHere() {

@@ -147,6 +147,22 @@ class Limits(Neighbours):
     def test_small_files(self):
         self.check(resource.RLIMIT_FSIZE, [0, 1 << 10, 8 << 10, 64 << 10, 16 << 20], [self.EXIT, TWIN])
 
+    def test_the_reason_is_the_real_one(self):
+        done = self.limited(resource.RLIMIT_FSIZE, 6 << 20, self.EXIT, True)
+        self.assertEqual(done.returncode, 7, done.stderr)
+        self.assertIn("ulimit -f", done.stderr)
+        self.assertIn("ulimit -f", self.verdict()["summary"])
+        self.assertNotIn("static", self.verdict()["summary"] + self.verdict()["advice"])
+        script = 'mount -t tmpfs -o size=1m tmpfs /dev/shm && exec "$@"'
+        small = ["unshare", "-m", "sh", "-c", script, "sh"]
+        if subprocess.run([*small, "true"], capture_output=True).returncode != 0:
+            self.skipTest("no mount namespace allowed here")
+        done = subprocess.run([*small, GORDIAN, "run", "--session", self.path("t"), "--", *self.EXIT], text=True,
+                              capture_output=True, timeout=60, env=clean_environment(), cwd=self.work)
+        self.assertEqual(done.returncode, 7, done.stderr)
+        self.assertIn("--shm-size", done.stderr)
+        self.assertIn("--shm-size", self.verdict("t")["summary"])
+
     def test_few_descriptors(self):
         self.check(resource.RLIMIT_NOFILE, [4, 6, 10, 16, 24, 32, 64], [self.EXIT, TWIN])
 
