@@ -1,8 +1,10 @@
 // Runs pickles: a stack of values and marks, and a memo of values by number.
+#include <array>
 #include <bit>
 #include <charconv>
 #include <cstring>
 #include <map>
+#include <optional>
 
 #include "analyzer/importers/plain_data.h"
 
@@ -11,13 +13,8 @@ namespace {
 
 using Index = PlainData::Index;
 using Kind = PlainData::Kind;
-using Node = PlainData::Node;
 
 constexpr Index kMark = UINT32_MAX;
-// More than any usable dump has. Most values take several bytes of the file, but some opcodes take
-// one.
-constexpr size_t kMostValues = 100'000'000;
-
 const char* RefusedName(uint8_t opcode) {
   switch (opcode) {
     case 'c':
@@ -64,7 +61,9 @@ class Machine {
       const size_t before = at_;
       if (at_ >= bytes_.size()) return Broken(before, "the file ends before the pickle does");
       if (!Step(static_cast<uint8_t>(bytes_[at_++]))) return Broken(before, problem_);
-      if (data_.nodes() > kMostValues) return Broken(before, "more values than any dump has");
+      const uint64_t own = (stack_.size() + memo_.size()) * sizeof(Index) + far_memo_.size() * 64;
+      if (data_.bytes() + own > kMostPlainBytes)
+        return Broken(before, "it takes more memory than any dump");
     }
     if (stack_.size() != 1 || stack_[0] == kMark) return Broken(at_, "it leaves no single value");
     data_.SetRoot(stack_[0]);
@@ -103,39 +102,30 @@ class Machine {
     return true;
   }
 
-  bool Push(Node node) {
-    stack_.push_back(data_.Add(std::move(node)));
+  bool Push(Index value) {
+    stack_.push_back(value);
     return true;
   }
-  bool PushKind(Kind kind) {
-    Node node;
-    node.kind = kind;
-    return Push(std::move(node));
+  // Values that never change exist once.
+  bool PushNull() {
+    if (!null_) null_ = data_.Add({});
+    return Push(*null_);
   }
   bool PushBool(bool value) {
-    Node node;
-    node.kind = Kind::kBool;
-    node.boolean = value;
-    return Push(std::move(node));
+    std::optional<Index>& known = bools_[value ? 1 : 0];
+    if (!known) known = data_.AddBool(value);
+    return Push(*known);
   }
   bool PushInt(int64_t value) {
-    Node node;
-    node.kind = Kind::kInt;
-    node.integer = value;
-    return Push(std::move(node));
+    if (value < 0 || value >= static_cast<int64_t>(ints_.size())) return Push(data_.AddInt(value));
+    std::optional<Index>& known = ints_[static_cast<size_t>(value)];
+    if (!known) known = data_.AddInt(value);
+    return Push(*known);
   }
-  bool PushFloat(double value) {
-    Node node;
-    node.kind = Kind::kFloat;
-    node.number = value;
-    return Push(std::move(node));
-  }
-  bool PushText(std::string_view value) {
-    Node node;
-    node.kind = Kind::kText;
-    node.text = value;
-    return Push(std::move(node));
-  }
+  bool PushFloat(double value) { return Push(data_.AddFloat(value)); }
+  bool PushText(std::string_view value) { return Push(data_.AddText(value)); }
+  bool PushList() { return Push(data_.AddList()); }
+  bool PushDict() { return Push(data_.AddDict()); }
   bool PushSizedText(int size_of_length) {
     uint64_t length = 0;
     std::string_view text;
@@ -180,56 +170,57 @@ class Machine {
   }
 
   bool PushTuple(size_t count) {
-    Node node;
-    node.kind = Kind::kList;
     if (stack_.size() < count) return Fail("it takes a value where there is none");
-    node.list.assign(stack_.end() - static_cast<std::ptrdiff_t>(count), stack_.end());
-    for (Index i : node.list) {
+    std::vector<Index> list(stack_.end() - static_cast<std::ptrdiff_t>(count), stack_.end());
+    for (Index i : list) {
       if (i == kMark) return Fail("it takes a value where there is none");
     }
     stack_.resize(stack_.size() - count);
-    return Push(std::move(node));
+    return Push(data_.AddList(std::move(list)));
   }
   bool PushTupleOfMark() {
-    Node node;
-    node.kind = Kind::kList;
-    return PopToMark(&node.list) && Push(std::move(node));
+    std::vector<Index> list;
+    return PopToMark(&list) && Push(data_.AddList(std::move(list)));
   }
   bool Extend(const std::vector<Index>& values) {
     Index list = 0;
     if (!Top(&list)) return false;
-    if (data_.At(list).kind != Kind::kList) return Fail("it appends to a value that is no list");
-    std::vector<Index>& all = data_.At(list).list;
-    all.insert(all.end(), values.begin(), values.end());
+    if (data_.KindOf(list) != Kind::kList) return Fail("it appends to a value that is no list");
+    data_.Append(list, values);
     return true;
   }
   bool SetItems(const std::vector<Index>& values) {
     Index dict = 0;
     if (!Top(&dict)) return false;
-    if (data_.At(dict).kind != Kind::kDict)
+    if (data_.KindOf(dict) != Kind::kDict)
       return Fail("it sets an item of a value that is no dictionary");
     if (values.size() % 2 != 0) return Fail("a key has no value");
-    for (size_t i = 0; i < values.size(); i += 2) {
-      data_.At(dict).items.emplace_back(values[i], values[i + 1]);
-    }
+    for (size_t i = 0; i < values.size(); i += 2) data_.Append(dict, values[i], values[i + 1]);
     return true;
   }
   bool PushDictOfMark() {
     std::vector<Index> values;
-    return PopToMark(&values) && PushKind(Kind::kDict) && SetItems(values);
+    return PopToMark(&values) && PushDict() && SetItems(values);
   }
 
   bool Memoize(uint64_t number) {
     Index value = 0;
     if (!Top(&value)) return false;
-    memo_[number] = value;
+    // Numbers come in order, but for those of a file made to waste memory.
+    if (number == memo_.size()) {
+      memo_.push_back(value);
+    } else if (number < memo_.size()) {
+      memo_[number] = value;
+    } else {
+      far_memo_[number] = value;
+    }
     return true;
   }
   bool Recall(uint64_t number) {
-    const auto found = memo_.find(number);
-    if (found == memo_.end()) return Fail("it recalls a value that was never stored");
-    stack_.push_back(found->second);
-    return true;
+    if (number < memo_.size()) return Push(memo_[number]);
+    const auto found = far_memo_.find(number);
+    if (found == far_memo_.end()) return Fail("it recalls a value that was never stored");
+    return Push(found->second);
   }
   template <typename Number>
   bool LineNumber(Number* out) {
@@ -249,7 +240,10 @@ class Machine {
   std::string problem_;
   PlainData data_;
   std::vector<Index> stack_;
-  std::map<uint64_t, Index> memo_;
+  std::vector<Index> memo_;
+  std::map<uint64_t, Index> far_memo_;
+  std::optional<Index> null_, bools_[2];
+  std::array<std::optional<Index>, 256> ints_ = {};
 };
 
 bool Machine::Step(uint8_t opcode) {
@@ -282,7 +276,7 @@ bool Machine::Step(uint8_t opcode) {
       stack_.push_back(value);
       return true;
     case 'N':
-      return Push({});
+      return PushNull();
     case 0x88:
       return PushBool(true);
     case 0x89:
@@ -320,13 +314,13 @@ bool Machine::Step(uint8_t opcode) {
     case 0x96:
       return PushSizedText(8);
     case ']':
-      return PushKind(Kind::kList);
+      return PushList();
     case ')':
-      return PushKind(Kind::kList);
+      return PushList();
     case 0x8f:
-      return PushKind(Kind::kList);  // EMPTY_SET
+      return PushList();  // EMPTY_SET
     case '}':
-      return PushKind(Kind::kDict);
+      return PushDict();
     case 't':
       return PushTupleOfMark();
     case 'l':
@@ -358,7 +352,7 @@ bool Machine::Step(uint8_t opcode) {
     case 'r':
       return TakeNumber(4, &number) && Memoize(number);
     case 0x94:
-      return Memoize(memo_.size());
+      return Memoize(memo_.size() + far_memo_.size());
     case 'h':
       return TakeNumber(1, &number) && Recall(number);
     case 'j':

@@ -5,11 +5,73 @@
 
 namespace gordian::importers {
 
+PlainData::Index PlainData::AddBool(bool value) {
+  Node node;
+  node.kind = Kind::kBool;
+  node.boolean = value;
+  return Add(node);
+}
+
+PlainData::Index PlainData::AddInt(int64_t value) {
+  Node node;
+  node.kind = Kind::kInt;
+  node.integer = value;
+  return Add(node);
+}
+
+PlainData::Index PlainData::AddFloat(double value) {
+  Node node;
+  node.kind = Kind::kFloat;
+  node.number = value;
+  return Add(node);
+}
+
+PlainData::Index PlainData::AddText(std::string_view value) {
+  Node node;
+  node.kind = Kind::kText;
+  node.place = texts_.size();
+  node.length = static_cast<uint32_t>(value.size());
+  texts_ += value;
+  return Add(node);
+}
+
+PlainData::Index PlainData::AddList(List list) {
+  Node node;
+  node.kind = Kind::kList;
+  node.place = lists_.size();
+  pooled_ += sizeof list + list.capacity() * sizeof(Index);
+  lists_.push_back(std::move(list));
+  return Add(node);
+}
+
+PlainData::Index PlainData::AddDict() {
+  Node node;
+  node.kind = Kind::kDict;
+  node.place = dicts_.size();
+  pooled_ += sizeof(Items);
+  dicts_.emplace_back();
+  return Add(node);
+}
+
+void PlainData::Append(Index list, const List& values) {
+  List& all = lists_[nodes_[list].place];
+  const size_t before = all.capacity();
+  all.insert(all.end(), values.begin(), values.end());
+  pooled_ += (all.capacity() - before) * sizeof(Index);
+}
+
+void PlainData::Append(Index dict, Index key, Index value) {
+  Items& all = dicts_[nodes_[dict].place];
+  const size_t before = all.capacity();
+  all.emplace_back(key, value);
+  pooled_ += (all.capacity() - before) * sizeof(all.front());
+}
+
 std::optional<int64_t> PlainData::View::AsInt() const {
   if (kind() == Kind::kInt) return node().integer;
   if (kind() != Kind::kText) return std::nullopt;
   int64_t value = 0;
-  const std::string& text = node().text;
+  const std::string_view text = AsText();
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
   return value;
@@ -21,22 +83,23 @@ std::optional<bool> PlainData::View::AsBool() const {
 }
 
 std::string_view PlainData::View::AsText() const {
-  return kind() == Kind::kText ? std::string_view(node().text) : std::string_view();
+  if (kind() != Kind::kText) return {};
+  return std::string_view(data_->texts_).substr(node().place, node().length);
 }
 
 size_t PlainData::View::size() const {
-  if (kind() == Kind::kList) return node().list.size();
-  return kind() == Kind::kDict ? node().items.size() : 0;
+  if (kind() == Kind::kList) return list().size();
+  return kind() == Kind::kDict ? items().size() : 0;
 }
 
 PlainData::View PlainData::View::operator[](size_t i) const {
-  return kind() == Kind::kList && i < node().list.size() ? View(data_, node().list[i]) : View();
+  return kind() == Kind::kList && i < list().size() ? View(data_, list()[i]) : View();
 }
 
 PlainData::View PlainData::View::operator[](std::string_view key) const {
   if (kind() != Kind::kDict) return View();
   // The last one wins, as in a dictionary that Python builds item by item.
-  for (auto item = node().items.rbegin(); item != node().items.rend(); ++item) {
+  for (auto item = items().rbegin(); item != items().rend(); ++item) {
     if (View(data_, item->first).AsText() == key && !View(data_, item->first).is_null()) {
       return View(data_, item->second);
     }
@@ -45,11 +108,11 @@ PlainData::View PlainData::View::operator[](std::string_view key) const {
 }
 
 std::pair<std::string, PlainData::View> PlainData::View::Item(size_t i) const {
-  if (kind() != Kind::kDict || i >= node().items.size()) return {"", View()};
-  const View key(data_, node().items[i].first);
+  if (kind() != Kind::kDict || i >= items().size()) return {"", View()};
+  const View key(data_, items()[i].first);
   std::string name(key.AsText());
   if (key.kind() == Kind::kInt) name = std::to_string(key.node().integer);
-  return {std::move(name), View(data_, node().items[i].second)};
+  return {std::move(name), View(data_, items()[i].second)};
 }
 
 namespace {
@@ -61,47 +124,26 @@ class Builder final : public nlohmann::json_sax<Json> {
  public:
   explicit Builder(PlainData* data) : data_(data) {}
 
-  bool null() override { return Put({}); }
-  bool boolean(bool value) override {
-    PlainData::Node node;
-    node.kind = PlainData::Kind::kBool;
-    node.boolean = value;
-    return Put(std::move(node));
-  }
-  bool number_integer(number_integer_t value) override {
-    PlainData::Node node;
-    node.kind = PlainData::Kind::kInt;
-    node.integer = value;
-    return Put(std::move(node));
-  }
+  bool null() override { return Put(data_->Add({})); }
+  bool boolean(bool value) override { return Put(data_->AddBool(value)); }
+  bool number_integer(number_integer_t value) override { return Put(data_->AddInt(value)); }
   bool number_unsigned(number_unsigned_t value) override {
     if (value > static_cast<number_unsigned_t>(INT64_MAX))
       return number_float(static_cast<double>(value), "");
     return number_integer(static_cast<int64_t>(value));
   }
   bool number_float(number_float_t value, const string_t&) override {
-    PlainData::Node node;
-    node.kind = PlainData::Kind::kFloat;
-    node.number = value;
-    return Put(std::move(node));
+    return Put(data_->AddFloat(value));
   }
-  bool string(string_t& value) override {
-    PlainData::Node node;
-    node.kind = PlainData::Kind::kText;
-    node.text = std::move(value);
-    return Put(std::move(node));
-  }
+  bool string(string_t& value) override { return Put(data_->AddText(value)); }
   bool binary(binary_t&) override { return false; }
   bool start_object(size_t) override { return Open(PlainData::Kind::kDict); }
   bool start_array(size_t) override { return Open(PlainData::Kind::kList); }
   bool end_object() override { return Close(); }
   bool end_array() override { return Close(); }
   bool key(string_t& value) override {
-    PlainData::Node node;
-    node.kind = PlainData::Kind::kText;
-    node.text = std::move(value);
-    key_ = data_->Add(std::move(node));
-    return true;
+    key_ = data_->AddText(value);
+    return Bounded();
   }
   bool parse_error(size_t position, const std::string&, const Json::exception& error) override {
     error_ = "byte " + std::to_string(position) + ": " + error.what();
@@ -110,17 +152,21 @@ class Builder final : public nlohmann::json_sax<Json> {
   const std::string& error() const { return error_; }
 
  private:
-  bool Put(PlainData::Node node) {
-    Attach(data_->Add(std::move(node)));
-    return true;
+  bool Bounded() {
+    if (data_->bytes() <= kMostPlainBytes) return true;
+    error_ = "it takes more memory than any dump";
+    return false;
+  }
+  bool Put(PlainData::Index at) {
+    Attach(at);
+    return Bounded();
   }
   bool Open(PlainData::Kind kind) {
-    PlainData::Node node;
-    node.kind = kind;
-    const PlainData::Index at = data_->Add(std::move(node));
+    const bool list = kind == PlainData::Kind::kList;
+    const PlainData::Index at = list ? data_->AddList() : data_->AddDict();
     Attach(at);
     open_.push_back(at);
-    return true;
+    return Bounded();
   }
   bool Close() {
     open_.pop_back();
@@ -131,11 +177,10 @@ class Builder final : public nlohmann::json_sax<Json> {
       data_->SetRoot(at);
       return;
     }
-    PlainData::Node& parent = data_->At(open_.back());
-    if (parent.kind == PlainData::Kind::kDict) {
-      parent.items.emplace_back(key_, at);
+    if (data_->KindOf(open_.back()) == PlainData::Kind::kDict) {
+      data_->Append(open_.back(), key_, at);
     } else {
-      parent.list.push_back(at);
+      data_->Append(open_.back(), {at});
     }
   }
 

@@ -18,20 +18,27 @@
 
 namespace gordian::importers {
 
+// What the values of one file may take.
+inline constexpr uint64_t kMostPlainBytes = 1ull << 30;
+
 class PlainData {
  public:
   using Index = uint32_t;
   enum class Kind : uint8_t { kNull, kBool, kInt, kFloat, kText, kList, kDict };
 
+  // Small: a hostile pickle makes one of each byte. Texts, lists and dictionaries lie in pools.
   struct Node {
     Kind kind = Kind::kNull;
-    bool boolean = false;
-    int64_t integer = 0;
-    double number = 0;
-    std::string text;
-    std::vector<Index> list;                     // of tuples, lists, sets
-    std::vector<std::pair<Index, Index>> items;  // of dictionaries, in the file's order
+    uint32_t length = 0;  // of a text
+    union {
+      uint64_t place = 0;  // of a text, list or dictionary in its pool
+      bool boolean;
+      int64_t integer;
+      double number;
+    };
   };
+  using List = std::vector<Index>;                     // of tuples, lists, sets
+  using Items = std::vector<std::pair<Index, Index>>;  // of dictionaries, in the file's order
 
   // A value and its data. Cheap to copy; valid as long as the data.
   class View {
@@ -53,6 +60,8 @@ class PlainData {
 
    private:
     const Node& node() const { return data_->nodes_[at_]; }
+    const List& list() const { return data_->lists_[node().place]; }
+    const Items& items() const { return data_->dicts_[node().place]; }
     const PlainData* data_ = nullptr;
     Index at_ = 0;
   };
@@ -60,15 +69,30 @@ class PlainData {
   View root() const { return nodes_.empty() ? View() : View(this, root_); }
 
   Index Add(Node node) {
-    nodes_.push_back(std::move(node));
+    nodes_.push_back(node);
     return static_cast<Index>(nodes_.size() - 1);
   }
-  Node& At(Index i) { return nodes_[i]; }
+  Index AddBool(bool value);
+  Index AddInt(int64_t value);
+  Index AddFloat(double value);
+  Index AddText(std::string_view value);
+  Index AddList(List list = {});
+  Index AddDict();
+  Kind KindOf(Index i) const { return nodes_[i].kind; }
+  // Of one that is.
+  void Append(Index list, const List& values);
+  void Append(Index dict, Index key, Index value);
   size_t nodes() const { return nodes_.size(); }
+  // Memory that it takes, roughly.
+  uint64_t bytes() const { return nodes_.size() * sizeof(Node) + texts_.size() + pooled_; }
   void SetRoot(Index root) { root_ = root; }
 
  private:
   std::vector<Node> nodes_;
+  std::string texts_;
+  std::vector<List> lists_;
+  std::vector<Items> dicts_;
+  uint64_t pooled_ = 0;  // bytes of lists and dictionaries
   Index root_ = 0;
 };
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Traces of less than 1 MB that expand, or stand for, more than any job: none costs `gordian analyze` more than
+"""Traces and dumps of less than 1 MB that expand, or stand for, more than any job: none costs `gordian analyze` more than
 256 MiB or 5 s, and what is refused is refused in one line.
 
   bombs.py BUILD_FOLDER [--figures]
@@ -140,6 +140,26 @@ BOMBS = {
 }
 
 
+MANY = 1_000_000
+PICKLES = {
+    "a pickle of nothings": b"\x80\x02(" + b"N" * MANY + b"t.",
+    "a pickle of lists": b"\x80\x02(" + b"]" * MANY + b"t.",
+    "a pickle of dictionaries": b"\x80\x02(" + b"}" * MANY + b"t.",
+    "a pickle of tuples": b"\x80\x02(" + b"N\x85" * (MANY // 2) + b"t.",
+    "a pickle that is one deep tuple": b"\x80\x02N" + b"\x85" * MANY + b".",
+    "a pickle's memo": b"\x80\x04]" + b"\x94" * MANY + b".",
+    "a pickle's far memo": b"\x80\x02]" + b"".join(b"r" + struct.pack("<I", 7 * i + 1000) for i in range(200_000)) + b".",
+    "a pickle's marks": b"\x80\x02" + b"(" * MANY + b".",
+    "a list in itself": b"\x80\x02]q\x00" + b"h\x00a" * (MANY // 3) + b".",
+    "a pickle that calls": b"\x80\x02cos\nsystem\n(X\x04\x00\x00\x00truetR.",
+    "a pickle that builds": b"\x80\x02c__builtin__\nobject\n)\x81}b.",
+    "deep JSON": b'{"entries":' + b"[" * 900_000,
+    "JSON of lists": b'{"entries":[' + b"[]," * 330_000 + b"0]}",
+}
+FILES = {name: ("trace.gtrace", lambda make=make: b"GTRACE1\n" + frame(HEADER) + make()) for name, make in BOMBS.items()}
+FILES |= {name: ("nccl_trace_rank_0", lambda bytes_=bytes_: bytes_) for name, bytes_ in PICKLES.items()}
+
+
 def analyze(gordian, path):
     """Exit code, bytes at the most, seconds, what it said."""
     begin = time.monotonic()
@@ -156,9 +176,9 @@ def main():
     figures = "--figures" in sys.argv
     failed, worst_bytes, worst_seconds = 0, 0, 0.0
     with tempfile.TemporaryDirectory(prefix="gordian-bombs-") as work:
-        for name, make in BOMBS.items():
-            path = os.path.join(work, "trace.gtrace")
-            contents = b"GTRACE1\n" + frame(HEADER) + make()
+        for name, (file, make) in FILES.items():
+            path = os.path.join(work, file)
+            contents = make()
             with open(path, "wb") as f:
                 f.write(contents)
             code, taken, seconds, said = analyze(gordian, path)
@@ -178,7 +198,7 @@ def main():
             if wrong or figures:
                 print(f"{'FAILED' if wrong else 'passed'} {name}: {len(contents) >> 10} KiB, rc {code}, {taken >> 20} MiB, "
                       f"{seconds:.1f} s {'; '.join(wrong)}\n    {said.splitlines()[0][:160] if said else ''}", flush=True)
-    print(f"{len(BOMBS)} tried, {len(BOMBS) - failed} survived; worst {worst_bytes >> 20} MiB, {worst_seconds:.1f} s")
+    print(f"{len(FILES)} tried, {len(FILES) - failed} survived; worst {worst_bytes >> 20} MiB, {worst_seconds:.1f} s")
     return 1 if failed else 0
 
 
