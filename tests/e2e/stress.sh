@@ -53,6 +53,12 @@ done
 for part in 1 2 3 4 5 6 7 8 9 10; do
   run_once "shim_torture part $part" python3 "$here/../stress/shim_torture.py" --build "$build" --seconds 60
 done
+# Hostile records, rings and files; tests/hostile.
+run_once "hostile records" env GORDIAN_TEST_HOSTILE=20000 "$build/tests/server_analysis_test" --gtest_filter='Hostile*' --gtest_brief=1
+for part in 1 2 3 4 5; do
+  run_once "hostile part $part" env GORDIAN_TEST_HOSTILE="$((10 * part))" python3 "$here/../hostile/neighbours.py" "$build"
+  run_once "hostile peers part $part" python3 "$here/../hostile/peers.py" "$build"
+done
 # Random jobs against the theorem, in parts of two minutes.
 for part in 1 2 3 4 5; do
   run_once "preemptive part $part" python3 "$here/../stress/preemptive/fuzz.py" "$build" --seed $((part * 1000000)) --seconds 120

@@ -91,9 +91,10 @@ class Rings(Neighbours):
                 f.seek(random.randrange(size // 8) * 8)
                 f.write(random.randbytes(8))
         random.seed(29)
-        for name, damage in {"ones behind the header": fill(b"\xff", page), "all ones": fill(b"\xff", 0),
+        noises = {f"noise {i}": noise for i in range(int(os.environ.get("GORDIAN_TEST_HOSTILE", "1")))}
+        for name, damage in {**noises, "ones behind the header": fill(b"\xff", page), "all ones": fill(b"\xff", 0),
                              "zeros behind the header": fill(b"\0", page), "zeros": fill(b"\0", 0),
-                             "counts of the header": fill(b"\xff", 136, page), "noise": noise,
+                             "counts of the header": fill(b"\xff", 136, page),
                              "ones in the slots": fill(b"\xff", 4 * page, 200 * page)}.items():
             with self.subTest(name):
                 process = self.damaged(damage)
@@ -273,6 +274,23 @@ class Files(Neighbours):
         os.mkfifo(self.path("alone"))
         for verb in ("explain", "analyze"):
             self.assertEqual(self.gordian(verb, "alone", timeout=10).returncode, 2)
+
+    def test_a_trace_cut_or_changed_anywhere(self):
+        self.gordian("run", "--emulator", "--session", "s", "--", *TWIN)
+        with open(self.path("s/trace.gtrace"), "rb") as f:
+            whole = f.read()
+        random.seed(29)
+        for i in range(50):
+            at = len(whole) * i // 50
+            changed = bytearray(whole)
+            changed[at] ^= 1 << random.randrange(8)
+            for what, contents in ("cut", whole[:at]), ("changed", bytes(changed)):
+                with self.subTest(what, at=at), open(self.path("t.gtrace"), "wb") as f:
+                    f.write(contents)
+                    f.flush()
+                    done = self.gordian("analyze", "t.gtrace", timeout=20)
+                    self.assertIn(done.returncode, (0, 1, 2, 3), done.stdout + done.stderr)
+                    self.assertNotIn("gordian: healthy", done.stdout)
 
     def test_escapes_reach_no_terminal(self):
         self.gordian("run", "--emulator", "--session", "s", "--", *TWIN)
