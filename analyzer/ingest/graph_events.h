@@ -48,7 +48,7 @@ class GraphEvents {
     tell_round_ = std::move(round);
   }
 
-  // Symbol of a call number; empty when no CallName told.
+  // Symbol of a call number; empty when no CallName named it.
   const std::string& Symbol(uint32_t call) const;
 
   uint64_t records() const { return records_; }  // handed to the model

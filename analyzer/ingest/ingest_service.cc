@@ -148,7 +148,7 @@ class EmbeddedServer::Impl {
       server = std::move(server_);
     }
     if (server == nullptr) return;
-    // Rounds go on during the grace: a last one may be on its way. But nobody waits for it longer.
+    // Rounds go on during the grace: a last one may be on its way. But no round waits for it longer.
     server->Shutdown(std::chrono::system_clock::now() + grace);
     rounds_->Stop();
     server->Wait();

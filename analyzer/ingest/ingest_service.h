@@ -46,7 +46,7 @@ struct ServerOptions {
 class EmbeddedServer {
  public:
   EmbeddedServer();
-  ~EmbeddedServer();  // Stop(), if nobody did
+  ~EmbeddedServer();  // Stop(), unless the owner did
   EmbeddedServer(const EmbeddedServer&) = delete;
   EmbeddedServer& operator=(const EmbeddedServer&) = delete;
 

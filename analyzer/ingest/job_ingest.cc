@@ -324,7 +324,7 @@ bool JobIngest::TakeBatch(v1::EventBatch* batch, Node* node, v1::Round* answer, 
   for (v1::Event& event : *batch->mutable_events()) {
     if (!MakeUnique(&event, index)) continue;
     if (event.has_round()) {
-      // Elsewhere it would have to be told before what stands behind it: as good as no answer.
+      // Elsewhere it would have to be sent before what stands behind it: as good as no answer.
       *answers = &event == &*batch->mutable_events()->rbegin();
       if (*answers) *answer = std::move(*event.mutable_round());
     } else if (event.has_job_ended()) {
@@ -407,8 +407,8 @@ bool JobIngest::NoteEnded(const v1::JobEnded& ended, Node* node) {
   any_ended_ = true;
   node->status.ended = true;
   ++changes_;
-  if (job_ended_told_ || !AllEndedLocked()) return false;
-  job_ended_told_ = true;
+  if (job_ended_sent_ || !AllEndedLocked()) return false;
+  job_ended_sent_ = true;
   return true;
 }
 
@@ -480,7 +480,7 @@ void JobIngest::Recall(const v1::Event& event) {
       }
       break;
     case v1::Event::kJobEnded:
-      job_ended_told_ = true;
+      job_ended_sent_ = true;
       break;
     default:
       break;
@@ -537,7 +537,7 @@ bool JobIngest::Knows(uint64_t incarnation) const {
 
 bool JobIngest::Over() const {
   const std::lock_guard lock(mutex_);
-  return job_ended_told_;
+  return job_ended_sent_;
 }
 
 bool JobIngest::Connected() const {

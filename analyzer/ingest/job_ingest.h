@@ -27,7 +27,7 @@ namespace gordian::analyzer {
 
 inline constexpr uint32_t kMaxNodes = 4096;  // of one job
 
-// At most so much of a text that somebody else wrote, without control characters.
+// At most so much of a text from outside, without control characters.
 std::string Shown(const std::string& text);
 
 // The first message of a stream, which must come soon. False: the other side came and went. *why:
@@ -37,7 +37,7 @@ bool ReadHello(IngestStream* stream, StreamGuard::Place* place, const std::strin
 // Says so, in the log and to the other side.
 grpc::Status Refuse(IngestStream* stream, const std::string& why);
 
-// What people are told of a node.
+// What the report says of a node.
 struct NodeStatus {
   uint32_t index = 0;
   std::string name, host, session;
@@ -58,7 +58,7 @@ class JobIngest {
     // Many nodes, which come and go: marks, clocks and comings and goings are written to the trace,
     // and acknowledgements wait for it. False: the analyzer in the process of its only collector.
     bool fleet = false;
-    std::string job;  // as the analyzer files it; told in Welcome
+    std::string job;  // as the analyzer files it; sent in Welcome
     std::string gordian_version;
   };
   // `analysis` must outlive this object.
@@ -90,7 +90,7 @@ class JobIngest {
   // To every node that is connected, and to those that come later.
   void Tell(SharedVerdict verdict);
   // Of every node that is connected, and of those that come later. Before the verdict that wants
-  // them is told: then whoever hears that one knows that stacks are on their way.
+  // them is sent: then a node that has it knows that stacks are on their way.
   void AskForStacks(const v1::StacksRequest& request);
 
   bool Knows(uint64_t incarnation) const;
@@ -122,7 +122,7 @@ class JobIngest {
   uint32_t next_index_ = 0;  // above all in nodes_; a trace that was cut may lack one in between
   uint32_t expected_ = 0;
   bool any_ended_ = false;
-  bool job_ended_told_ = false;
+  bool job_ended_sent_ = false;
   v1::JobEnded job_ended_;
   SharedVerdict verdict_;
   v1::StacksRequest stacks_request_;  // the latest; 0: none

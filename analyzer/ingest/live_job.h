@@ -31,14 +31,14 @@ struct LiveJobOptions {
   RoundPace pace;
   std::string gordian_version;
   uint64_t process_start = 0;  // of this process, as /proc says it
-  // As AnalysisOptions::on_verdict; the nodes have been told.
+  // As AnalysisOptions::on_verdict; the nodes have the verdict already.
   std::function<void(const VerdictUpdate&)> on_verdict;
 };
 
 // What a manifest says; enough to know whose job a folder holds.
 struct JobManifest {
   std::string name;
-  bool closed = false;  // nobody is expected to come back
+  bool closed = false;  // no node is expected to come back
   std::vector<uint64_t> incarnations;
 };
 // Errors: no such file; not a manifest of a job.
@@ -51,7 +51,7 @@ class LiveJob {
   static StatusOr<std::unique_ptr<LiveJob>> Create(LiveJobOptions options);
   // A job whose trace is in the folder: goes on where that ends. Errors: as Analysis::Resume.
   static StatusOr<std::unique_ptr<LiveJob>> Resume(LiveJobOptions options);
-  ~LiveJob();  // Stop and Close(false), if nobody did
+  ~LiveJob();  // Stop and Close(false), unless the owner did
   LiveJob(const LiveJob&) = delete;
   LiveJob& operator=(const LiveJob&) = delete;
 
@@ -62,7 +62,7 @@ class LiveJob {
   // Writes the manifest if its contents changed.
   void WriteManifest();
 
-  // No more rounds; nobody waits for one any longer.
+  // No more rounds; no caller waits for one any longer.
   void StopRounds() { rounds_->Stop(); }
   // After the last stream has left: the last verdict, the closed trace. `for_good`: a collector
   // that says the same name later begins another job, unless it was part of this one.

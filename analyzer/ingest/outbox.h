@@ -39,7 +39,7 @@ class Outbox {
   static constexpr size_t kMostPongs = 16;
   void Answer(const v1::Ping& ping, uint64_t received_ns);
 
-  // Writes what is left, apart from requests, which nobody would answer. Returns when it is written
+  // Writes what is left, apart from requests, which no node would answer. Returns when it is written
   // or the stream has broken.
   void Finish();
 

@@ -154,7 +154,7 @@ void RoundDriver::Run() {
       continue;
     }
     if (nodes_.empty() && !open_) {
-      // Nobody to ask; but nodes that still send what they saw before wait for the flushes.
+      // No process to ask; but nodes that still send what they saw before wait for the flushes.
       driver_.wait_until(lock, next_tick);
       continue;
     }

@@ -29,7 +29,7 @@ class RoundDriver {
   // starts again must use no number that an earlier one may have asked for, since an answer to that
   // may still be on its way.
   RoundDriver(Analysis* analysis, RoundPace pace, uint64_t first_round = 1);
-  ~RoundDriver();  // Stop(), if nobody did
+  ~RoundDriver();  // Stop(), unless the owner did
   RoundDriver(const RoundDriver&) = delete;
   RoundDriver& operator=(const RoundDriver&) = delete;
 
@@ -41,17 +41,17 @@ class RoundDriver {
 
   // A node's answer. Returns when the round has ended at all nodes and the analysis has it: what
   // the node tells afterwards is newer than the round, and must be fed after it. An answer that
-  // nobody asked for, or that came too late, is ignored.
+  // the driver did not ask for, or that came too late, is ignored.
   void Answer(Node node, v1::Round&& round);
 
   // Events came: if rounds were slow because nothing was unfinished, that may be over.
   void Poke();
 
-  // No more rounds; one that has not ended at all nodes is forgotten, and nobody waits for it.
+  // No more rounds; one that has not ended at all nodes is forgotten, and no caller waits for it.
   void Stop();
 
   uint64_t rounds() const;   // that the analysis got
-  uint64_t ignored() const;  // answers that came too late, or that nobody asked for
+  uint64_t ignored() const;  // answers that came too late, or to no question
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -66,7 +66,7 @@ class RoundDriver {
 
   mutable std::mutex mutex_;
   std::condition_variable driver_;  // wakes the driver's thread
-  std::condition_variable ended_;   // wakes whoever waits for the end of a round
+  std::condition_variable ended_;   // wakes callers that wait for the end of a round
   std::map<Node, std::function<void(uint64_t)>> nodes_;
   bool stop_ = false;
   bool requesting_ = false;  // the driver is in a `request`
@@ -78,7 +78,7 @@ class RoundDriver {
   Clock::time_point requested_, finished_, deadline_;
   bool idle_ = true;           // the pace at the last look
   uint32_t confirming_ = 0;    // quick rounds in a row
-  uint64_t quiet_rounds_ = 0;  // rounds in a row between which nobody called anything
+  uint64_t quiet_rounds_ = 0;  // rounds in a row between which no process called anything
   uint64_t records_before_ = 0;
   uint64_t rounds_ = 0, ignored_ = 0;
   std::thread thread_;

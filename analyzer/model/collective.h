@@ -174,7 +174,7 @@ constexpr Ends EndsOf(const Role& role) {
 }
 
 // Whom the call connects with one by one, and whether to send to them; each direction is a
-// connection of its own. Nobody for what uses channels of all.
+// connection of its own. No rank for what uses channels of all.
 std::vector<std::pair<int, bool>> PeersOf(const Role& role, int nranks);
 
 // What a call connects where that has not been done yet (W15).

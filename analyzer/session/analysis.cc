@@ -160,7 +160,7 @@ class Analysis::Impl {
     last_flush_ns_ = MonoNs();
     // People know the earlier verdict, and revisions must never decrease.
     essence_ = Essence(WithoutStacks());
-    stacks_told_ = stacks_.changes();
+    stacks_said_ = stacks_.changes();
     stats_.revision = RecordedRevision(PathOf(kVerdictFile)) + 1;
     json_ = VerdictToText(CurrentLocked(), resolver_, Stamp());
     WriteFile(kVerdictFile, json_);  // the killed process may not have written it
@@ -433,13 +433,13 @@ class Analysis::Impl {
     model::Verdict verdict = WithoutStacks();
     model::Verdict essence = Essence(verdict);
     const bool same = essence == essence_;
-    if (!always && same && stacks_told_ == stacks_.changes()) return std::nullopt;
+    if (!always && same && stacks_said_ == stacks_.changes()) return std::nullopt;
     std::optional<v1::StacksRequest> stacks_wanted;
     if (options_.on_stacks_wanted && !stats_.job_ended) {
       stacks_wanted = stacks_.Want(model_, verdict.main);
     }
     stacks_.AddTo(model_, &verdict);
-    stacks_told_ = stacks_.changes();
+    stacks_said_ = stacks_.changes();
     FlushLocked(MonoNs());
     const bool was_degraded = stats_.session_degraded;
     ++stats_.revision;  // verdict.json must hold it before any callback
@@ -518,7 +518,7 @@ class Analysis::Impl {
   std::map<uint32_t, std::string> rings_;  // by process
   StackBook stacks_;
   SignBook signs_;
-  uint64_t stacks_told_ = 0;  // StackBook::changes
+  uint64_t stacks_said_ = 0;  // StackBook::changes
   CallSites call_sites_;
   std::array<std::pair<uint32_t, uint64_t>, 1024> lately_noted_ = {};
   const SiteResolver resolver_;

@@ -32,7 +32,7 @@ void VerdictDesk::OnVerdict(const analyzer::VerdictUpdate& update) {
         break;
       case VerdictPolicy::Say::kReport:
         news_.push_back(analyzer::ReportText(update.verdict, update.sites, report));
-        stacks_told_ = !update.verdict.stacks.empty();
+        stacks_said_ = !update.verdict.stacks.empty();
         break;
       case VerdictPolicy::Say::kHeadline:
         news_.push_back(analyzer::Headline(update.verdict.main, report) + "\n");
@@ -51,13 +51,13 @@ void VerdictDesk::OnVerdict(const analyzer::VerdictUpdate& update) {
                             : "gordian: the suspicion is withdrawn: the job made progress\n");
         break;
     }
-    if (update.verdict.disproved.size() > disproved_told_) {
-      disproved_told_ = update.verdict.disproved.size();
+    if (update.verdict.disproved.size() > disproved_said_) {
+      disproved_said_ = update.verdict.disproved.size();
       news_.push_back(analyzer::DisprovedText(update.verdict, report));
     }
     // Stacks arrive after their verdict, which is not printed again for them.
-    if (policy_.problem() && !stacks_told_ && !update.verdict.stacks.empty()) {
-      stacks_told_ = true;
+    if (policy_.problem() && !stacks_said_ && !update.verdict.stacks.empty()) {
+      stacks_said_ = true;
       news_.push_back(analyzer::StacksText(update.verdict, report));
     }
   }

@@ -61,8 +61,8 @@ class VerdictDesk {
   model::Finding latest_;
   bool interrupted_ = false;
   bool closed_ = false;
-  bool stacks_told_ = false;
-  size_t disproved_told_ = 0;
+  bool stacks_said_ = false;
+  size_t disproved_said_ = 0;
   const int wake_fd_;
 };
 

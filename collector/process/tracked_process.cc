@@ -22,7 +22,7 @@ constexpr size_t kBlockBytes = 32u << 10;
 constexpr int kPageBits = 12;
 
 // The process called NCCL, but through none of the symbols that the shim intercepts.
-bool CallsAreToldByProfiler(const ring::Header& header, uint64_t nccl_calls) {
+bool ProfilerGivesCalls(const ring::Header& header, uint64_t nccl_calls) {
   if (nccl_calls == 0) {
     return false;
   }
@@ -462,7 +462,7 @@ void TrackedProcess::ReadState(v1::ProcessState* out) {
   // both.
   const uint64_t nccl_calls = ring_->NcclCalls();
   ring_->ReadHeader(&header);
-  if (CallsAreToldByProfiler(header, nccl_calls)) {
+  if (ProfilerGivesCalls(header, nccl_calls)) {
     out->add_not_visible("host waits and the creation of communicators, of pid " +
                          std::to_string(name_.identity.pid) +
                          " (NCCL's profiler interface reported its calls)");

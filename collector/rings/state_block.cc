@@ -82,7 +82,7 @@ bool FillStream(RingFile* file, uint32_t index, std::span<const StateBlockReader
 
 bool StateBlockReader::ReadNumbers(RingFile* file, const ring::Header& header, bool all,
                                    v1::StateBlock* out) {
-  told_.resize(std::max<size_t>(told_.size(), header.numbers_used));
+  sent_.resize(std::max<size_t>(sent_.size(), header.numbers_used));
   lines_.assign(header.numbers_used, Line());
   for (uint32_t i = 0; i < header.numbers_used; ++i) {
     ring::NumberSlot slot;
@@ -112,11 +112,11 @@ bool StateBlockReader::ReadNumbers(RingFile* file, const ring::Header& header, b
     numbers->set_hash(slot.hash);
     numbers->set_color(slot.color);
     numbers->set_windows(slot.begun);
-    Told& told = told_[i];
-    if (!all && told.comm == slot.comm && told.next == slot.next && told.hash == slot.hash) {
+    Sent& sent = sent_[i];
+    if (!all && sent.comm == slot.comm && sent.next == slot.next && sent.hash == slot.hash) {
       continue;
     }
-    told = {.comm = slot.comm, .next = slot.next, .hash = slot.hash};
+    sent = {.comm = slot.comm, .next = slot.next, .hash = slot.hash};
     const uint64_t first = std::min(
         slot.next,
         std::max(slot.next - std::min<uint64_t>(slot.next, ring::kSignatures), slot.intact));

@@ -28,14 +28,14 @@ class StateBlockReader {
   };
 
  private:
-  struct Told {
+  struct Sent {
     uint32_t comm = 0;
     uint64_t next = 0;
     uint64_t hash = 0;
   };
   bool ReadNumbers(RingFile* file, const ring::Header& header, bool all, v1::StateBlock* out);
 
-  std::vector<Told> told_;   // by slot
+  std::vector<Sent> sent_;   // by slot
   std::vector<Line> lines_;  // by slot, as read last
 };
 

@@ -51,10 +51,10 @@ std::optional<ClockSync::Reading> ClockSync::Best(uint64_t now_ns) const {
   return best;
 }
 
-bool ClockSync::WorthTelling(const Reading& told, const Reading& fresh) {
-  const uint64_t now = std::max(told.at_ns, fresh.at_ns);
-  const uint64_t old_bound = Aged(told, now);
-  const int64_t moved = fresh.offset_ns - told.offset_ns;
+bool ClockSync::WorthTelling(const Reading& sent, const Reading& fresh) {
+  const uint64_t now = std::max(sent.at_ns, fresh.at_ns);
+  const uint64_t old_bound = Aged(sent, now);
+  const int64_t moved = fresh.offset_ns - sent.offset_ns;
   const uint64_t distance = static_cast<uint64_t>(moved < 0 ? -moved : moved);
   return distance > old_bound + fresh.bound_ns ||
          (old_bound > kGoodEnoughNs && fresh.bound_ns <= old_bound / 2);

@@ -46,8 +46,8 @@ class ClockSync {
   // Forgets all readings: another analyzer has another clock.
   void Clear() { readings_.clear(); }
 
-  // True if `fresh` is much better than the reading `told` that was sent last, or contradicts it.
-  static bool WorthTelling(const Reading& told, const Reading& fresh);
+  // True if `fresh` is much better than the reading `sent` last, or contradicts it.
+  static bool WorthTelling(const Reading& sent, const Reading& fresh);
 
  private:
   static uint64_t Aged(const Reading& reading, uint64_t now_ns);

@@ -92,7 +92,7 @@ struct FleetLink::State {
   Stats stats;
   Status why;  // why the analyzer is away
   std::string last_notice;
-  bool told_full = false;
+  bool said_full = false;
   bool finishing = false;  // Send takes no more
   uint64_t finishing_since_ns = 0;
   uint64_t last_progress_ns = 0;  // an acknowledgement, or a welcome
@@ -110,7 +110,7 @@ struct FleetLink::State {
   bool over = false;  // the stream is at its end
   std::optional<std::string> refused;
   ClockSync clock;
-  std::optional<ClockSync::Reading> told_clock;
+  std::optional<ClockSync::Reading> sent_clock;
   int pings_out = 0, pings_sent = 0;
   uint64_t next_ping_ns = 0;
 
@@ -186,7 +186,7 @@ struct FleetLink::State {
       welcomed = over = false;
       refused.reset();
       clock.Clear();
-      told_clock.reset();
+      sent_clock.reset();
       pings_out = pings_sent = 0;
       next_ping_ns = 0;
       const ClockPair now = ReadClockPair();
@@ -246,8 +246,8 @@ struct FleetLink::State {
       Outgoing::Message batch;
       v1::ToAnalyzer small;
       const std::optional<ClockSync::Reading> best = clock.Best(now);
-      if (best && (!told_clock || ClockSync::WorthTelling(*told_clock, *best))) {
-        told_clock = best;
+      if (best && (!sent_clock || ClockSync::WorthTelling(*sent_clock, *best))) {
+        sent_clock = best;
         stats.has_clock = true;
         stats.clock = *best;
         small.mutable_clock()->set_offset_ns(best->offset_ns);
@@ -258,7 +258,7 @@ struct FleetLink::State {
         ++pings_sent;
         next_ping_ns = pings_sent < kFirstPings ? now : now + kPingEveryNs;
         small.mutable_ping();
-      } else if (told_clock || now - welcomed_ns >= kClockNs) {
+      } else if (sent_clock || now - welcomed_ns >= kClockNs) {
         batch = outgoing.Next();
       }
       if (batch != nullptr || small.message_case() != v1::ToAnalyzer::MESSAGE_NOT_SET) {
@@ -409,7 +409,7 @@ bool FleetLink::Send(v1::EventBatch batch) {
     }
     s.outgoing.Add(std::move(batch), s.welcomed);
     s.stats.most_spooled_bytes = std::max(s.stats.most_spooled_bytes, s.outgoing.spooled_bytes());
-    full = s.outgoing.Full() && !std::exchange(s.told_full, true);
+    full = s.outgoing.Full() && !std::exchange(s.said_full, true);
     s.changed.notify_all();
   }
   if (full) {

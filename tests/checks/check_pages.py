@@ -64,7 +64,7 @@ def readme(data):
     counts = {kind: sum(row["visibility"] == kind for row in data["classes"]) for kind in ("detected", "inferred", "not visible")}
     out = ["# Checks", "",
            "What a verdict names under `check`, a page each; `gordian checks ID` says the same. A *sign* stands beside a",
-           "verdict: it was seen and may be why, blames nobody and changes nothing. The pages are made of the catalogue in",
+           "verdict: it was seen and may be why, names no rank and changes nothing. The pages are made of the catalogue in",
            "`analyzer/model/verdict/check_catalogue.cc` and `hang_classes.cc` and of `tests/golden/checks` by",
            "`tests/golden/update.sh`; the test `docs.checks` holds them, the ids in the sources and the names of the tests",
            "against each other.", "", "| Check | Yields | Means |", "|---|---|---|"]

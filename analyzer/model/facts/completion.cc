@@ -105,7 +105,7 @@ void ExecutionGraph::MarkDone(Process& process, StreamPosition first, uint64_t n
 }
 
 void ExecutionGraph::LaunchDone(LaunchId id) {
-  // A communicator's launches are done in order (W8): one that nobody could place goes with the
+  // A communicator's launches are done in order (W8): one without a known place goes with the
   // next.
   for (bool first = true; id != 0; first = false) {
     const Launch* const launch = launches_.Find(id);

@@ -170,7 +170,7 @@ struct ThreadState {
   uint64_t cpu_ticks = 0;
   uint64_t context_switches = 0;
   bool library_thread = false;               // never calls for the application
-  std::shared_ptr<const CallDetail> detail;  // of the call; null: not told
+  std::shared_ptr<const CallDetail> detail;  // of the call; null: no record said it
   std::string name;
 };
 
@@ -209,8 +209,9 @@ struct ProcessState {
   uint64_t lost_records = 0, lost_streams = 0, lost_comms = 0, lost_markers = 0;
   uint64_t nccl_calls = 0;
   std::vector<std::string> not_visible;
-  bool timer_signals = false;               // it handles a signal that a timer sends
-  std::shared_ptr<const StateBlock> block;  // null: not told, since no records were lost
+  bool timer_signals = false;  // it handles a signal that a timer sends
+  std::shared_ptr<const StateBlock>
+      block;  // null: the process sent none, since no records were lost
 };
 
 // The state of every live process, all of it read after the previous round had ended everywhere.

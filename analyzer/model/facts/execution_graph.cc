@@ -55,7 +55,7 @@ Unknown UnknownOf(const Process& process) {
   unknown.calls = unknown.events = unknown.first_uses = lossy;
   unknown.writes = lossy || process.lost_sight;
   const bool accounted =
-      process.signals_told || (process.block != nullptr && process.block->only_work_lost);
+      process.signals_counted || (process.block != nullptr && process.block->only_work_lost);
   unknown.signals = lossy && !accounted;
   return unknown;
 }
@@ -97,7 +97,7 @@ void ExecutionGraph::End(ProcessId id, ExitKind kind, int exit_value, uint64_t t
   process->exit_kind = kind;
   process->exit_value = exit_value;
   process->ended_ns = time_ns;
-  // Nobody writes any more: what has not come by now is lost, and the rest need not wait for it.
+  // The process writes no more: what has not come by now is lost, and the rest need not wait for it.
   process->merger.AtRound(true, [&](const CallRecord& r) { Apply(*process, r); });
   MergeState(this, process, time_ns);
 }

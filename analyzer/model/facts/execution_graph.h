@@ -247,7 +247,7 @@ struct PartNumbers {
   uint64_t launched = 0;  // by graphs
   // The orders of the calls seen last in their process, their low halves, the newest first.
   std::array<uint32_t, 8> latest = {};
-  // Numbers of calls whose records were lost, [first, second), until the state block has told what
+  // Numbers of calls whose records were lost, [first, second), until the state block has said what
   // became of them.
   std::vector<std::pair<uint64_t, uint64_t>> missing;
 
@@ -328,15 +328,15 @@ struct Process {
   std::map<uint64_t, WrittenWord> written_words;
   bool words_forgotten = false;                // there were more words than are kept
   std::map<uint64_t, uint64_t> shared_memory;  // begin -> end: memory that others may write
-  bool records_missing = false;                // nobody knows how many
+  bool records_missing = false;                // how many is not known
 
   bool has_state = false;  // in the last round
   ProcessState state;
-  // As the process left it, or of the last round that had one; null: none was told.
+  // As the process left it, or of the last round that had one; null: it sent none.
   std::shared_ptr<const StateBlock> block;
   std::map<std::pair<uint64_t, CommId>, LaunchId> state_launches;  // made from state blocks
   std::set<LaunchId> perhaps_refused;  // by what the state block of the last round said
-  bool signals_told = false;           // the state block of this round accounts for them
+  bool signals_counted = false;        // the state block of this round accounts for them
   uint64_t stopped_since_ns = 0;
   uint64_t last_busy_ns = 0;  // a thread that may call was seen to use a processor
   // By thread id: when each that may call was last seen to run, or to have run since the round
@@ -366,7 +366,7 @@ class ExecutionGraph {
   Process& Start(const ProcessInfo&);
   void End(ProcessId, ExitKind, int exit_value, uint64_t time_ns);
   void FinalCounts(ProcessId, uint64_t lost_records, uint64_t nccl_calls);
-  // The state block of a process that is about to be told ended.
+  // The state block of a process whose end is about to be reported.
   void FinalBlock(ProcessId, std::shared_ptr<const StateBlock> block);
   void RecordsMissing(ProcessId);
   void Record(const CallRecord&);
@@ -410,7 +410,7 @@ class ExecutionGraph {
   void ApplyOperationEnd(Process&, Thread&, const CallRecord&);
   void ApplyGroupEnd(Process&, Thread&, const CallRecord&);
   // A record shows the thread in the group of this number (0: not known), or in none. What it had
-  // in an earlier one is past its end, whose record was lost: it was launched nobody knows where,
+  // in an earlier one is past its end, whose record was lost: its launch has no known place,
   // or refused.
   void InGroup(Process&, Thread&, uint32_t number);
   void InNoGroup(Process&, Thread&);
@@ -418,7 +418,7 @@ class ExecutionGraph {
   void ApplySignalEnd(Process&, Thread&, const CallRecord&);
   // An RMA operation is done, or was refused.
   void SignalsOver(const Launch&, bool done);
-  // Nobody knows where it went.
+  // Where it went is not known.
   void UnplacedSignal(LaunchId);
   void ApplyEnqueue(Process&, Thread&, const CallRecord&);
   void ApplyInitBegin(Process&, Thread&, const CallRecord&);
@@ -449,7 +449,7 @@ class ExecutionGraph {
                          const CallRecord&);
   void PlaceLaunch(Process&, Launch&, StreamPosition);
   // As the process itself tells, without the order by way of the legacy stream, whose state at the
-  // call nobody knows any more.
+  // call is not known any more.
   void PlaceFromState(Process&, Launch&, StreamPosition);
   void Enqueued(Process&, Launch&);
   void OrderAmongComms(Process&, const Thread&, const CallRecord& end, Launch&);

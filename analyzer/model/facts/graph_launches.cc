@@ -22,7 +22,7 @@ void ExecutionGraph::ApplyCaptured(Process& process, Thread& thread, const CallR
                                    const LocalComm& local, Part part) {
   const auto& operation = record.As<ring::OperationPayload>();
   const uint64_t capture = CaptureOf(record);
-  if (capture == 0) {  // nobody knows in which graph it went
+  if (capture == 0) {  // in which graph it went is not known
     return LoseSight(process, local.id);
   }
   if (process.captures.size() >= kMaxHeldGraphs && process.captures.count(capture) == 0) {
@@ -81,7 +81,7 @@ void ExecutionGraph::EndCaptured(Process& process, Thread& thread, const CallRec
   }
 }
 
-// Operations on it run, and nobody knows when.
+// Operations on it run, at times that are not known.
 void ExecutionGraph::LoseSight(Process& process, CommId comm) {
   process.lost_sight = true;
   auto local = process.comms.find(comm);

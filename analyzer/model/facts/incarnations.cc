@@ -103,7 +103,7 @@ int Incarnations::Number(ProcessId id) const {
   return found == all_.end() ? 1 : found->second.number;
 }
 
-Restarts Incarnations::Told() const {
+Restarts Incarnations::Summary() const {
   Restarts told;
   for (const auto& [id, incarnation] : all_) {
     if (incarnation.replaced || incarnation.number == 1) continue;

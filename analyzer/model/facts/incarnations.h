@@ -25,8 +25,8 @@ class Incarnations {
   // that, or about to take its place.
   bool Beside(ProcessId) const;
   int Number(ProcessId) const;  // from 1
-  // What people are told of it; empty while no rank has come back.
-  Restarts Told() const;
+  // What the report says of it; empty while no rank has come back.
+  Restarts Summary() const;
 
  private:
   struct Incarnation {

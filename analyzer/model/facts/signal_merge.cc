@@ -39,9 +39,9 @@ bool SignalMerge::Captured(CommId comm) const {
 }
 
 void SignalMerge::Pending() {
-  process_.signals_told = Tellable();
-  if (!process_.signals_told) return;
-  // What was lost may have told of signals in graphs.
+  process_.signals_counted = Tellable();
+  if (!process_.signals_counted) return;
+  // A lost record may have been about signals in graphs.
   for (const CalledNumbers& numbers : block_.numbers) {
     if (!IsSignals(numbers.kind) || !Captured(numbers.comm) || block_.only_work_lost) continue;
     if (const LocalComm* const local = Known(numbers.comm))
@@ -96,7 +96,8 @@ void SignalMerge::One(const PendingStream& stream, const PendingOperation& opera
 }
 
 bool SignalMerge::IsOver(const Launch& launch) const {
-  if (!process_.signals_told || launch.comm_index < 0 || launch.signal->uses.empty()) return false;
+  if (!process_.signals_counted || launch.comm_index < 0 || launch.signal->uses.empty())
+    return false;
   const NumberKind kind = KindOf(launch.signal->call);
   return std::all_of(
       launch.signal->uses.begin(), launch.signal->uses.end(), [&](const SignalUse& use) {
@@ -112,7 +113,7 @@ bool SignalMerge::IsOver(const Launch& launch) const {
 }
 
 bool SignalMerge::IsUncounted(const Launch& launch) const {
-  if (!process_.signals_told || launch.comm_index < 0) return false;
+  if (!process_.signals_counted || launch.comm_index < 0) return false;
   return std::all_of(
       launch.signal->uses.begin(), launch.signal->uses.end(), [&](const SignalUse& use) {
         const CalledNumbers* const numbers =
@@ -122,7 +123,7 @@ bool SignalMerge::IsUncounted(const Launch& launch) const {
 }
 
 void SignalMerge::Count() {
-  if (!process_.signals_told) return;
+  if (!process_.signals_counted) return;
   for (const CalledNumbers& numbers : block_.numbers) {
     const LocalComm* const local = IsSignals(numbers.kind) ? Known(numbers.comm) : nullptr;
     if (local == nullptr) continue;

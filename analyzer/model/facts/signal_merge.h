@@ -13,13 +13,13 @@
 namespace gordian::model {
 
 // Of one process in one round. Only of a block that tells everything: with a gap in what is
-// pending, or without all numbers, nothing is said (Process::signals_told stays false), and
-// nobody's wait for its signals, and none of its own waits, is held to be stuck.
+// pending, or without all numbers, nothing is said (Process::signals_counted stays false), and
+// the model holds no wait for its signals, and none of its own waits, to be stuck.
 class SignalMerge {
  public:
   SignalMerge(ExecutionGraph* execution, Process* process, uint64_t now_ns);
 
-  // Puts what is pending into the model. Sets Process::signals_told.
+  // Puts what is pending into the model. Sets Process::signals_counted.
   void Pending();
   // The launch, whose end was lost: its signals were counted, and nothing of it is pending.
   bool IsOver(const Launch& launch) const;

@@ -1,4 +1,4 @@
-// What a process itself says of the operations that it called and has not finished, told where
+// What a process itself says of the operations that it called and has not finished, sent where
 // records of them were lost. Plain data; proto/ring/state_block.h tells where it comes from.
 #ifndef GORDIAN_ANALYZER_MODEL_FACTS_STATE_BLOCK_H_
 #define GORDIAN_ANALYZER_MODEL_FACTS_STATE_BLOCK_H_

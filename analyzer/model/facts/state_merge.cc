@@ -123,7 +123,7 @@ void StateMerge::NoteMember(const BlockComm& comm, const LocalComm& local) {
 
 void StateMerge::Comms() {
   for (const BlockComm& comm : block_.comms) {
-    if (comm.uid == 0) continue;  // is matched with nobody's
+    if (comm.uid == 0) continue;  // matches no other member's
     const CommUid uid = matcher_.Resolve(comm.uid);
     if (comm.other_uid != 0) execution_.Unite(comm.other_uid, uid);
     const CalledNumbers* numbers = block_.FindNumbers(comm.comm, NumberKind::kCollective, -1);
@@ -180,7 +180,7 @@ void StateMerge::Tally() {
   }
 }
 
-// What was lost may have told of a graph, whose operations take numbers at each launch.
+// A lost record may have been about a graph, whose operations take numbers at each launch.
 void StateMerge::Graphs() {
   if (block_.only_work_lost) return;
   for (const CalledNumbers& numbers : block_.numbers) {
@@ -272,7 +272,7 @@ void StateMerge::OpenFromState(struct Thread* thread, const ThreadState& state) 
     wait.stream = detail.stream;
     wait.device = detail.device;
   } else if (state.call == Call::kCommWindowRegister) {
-    // What the records told of its ordinal is short of those that were lost.
+    // What the records said of its ordinal is short of those that were lost.
     const CalledNumbers* numbers = block_.FindNumbers(detail.comm, NumberKind::kCollective, -1);
     LocalComm* local = Known(detail.comm);
     if (numbers == nullptr || local == nullptr || numbers->windows == 0) return;
@@ -548,7 +548,7 @@ void StateMerge::Settle(const CalledNumbers& numbers, PartRef ref) {
     const CalledSignature& s = numbers.last[ref.sequence - numbers.first];
     mine.site = s.site;
     mine.signature = {s.call, s.datatype, s.reduce_op, s.root, s.count};
-    if (ref.kind != PartKind::kCollective) {  // told in bytes, of which a type is made
+    if (ref.kind != PartKind::kCollective) {  // the block counts bytes, of which a type is made
       mine.signature.call = ref.kind == PartKind::kSend ? Call::kSend : Call::kRecv;
       mine.signature.datatype = 1;
     }
@@ -575,7 +575,7 @@ void StateMerge::Soft() {
 }
 
 void MergeState(ExecutionGraph* execution, Process* process, uint64_t now_ns) {
-  process->signals_told = false;
+  process->signals_counted = false;
   if (process->block == nullptr || process->block->blind) return;
   if (process->first_call_ns == 0 && !process->block->comms.empty()) {
     process->first_call_ns = now_ns;

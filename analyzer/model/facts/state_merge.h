@@ -18,7 +18,7 @@ class ExecutionGraph;
 struct Process;
 
 // Takes over what process->block and the details of its threads say, if records were lost. Before
-// anything is decided on the round that told them. now_ns: of the round.
+// anything is decided on the round that brought them. now_ns: of the round.
 void MergeState(ExecutionGraph* execution, Process* process, uint64_t now_ns);
 
 }  // namespace gordian::model

@@ -22,7 +22,7 @@ struct GroupingCamp {
 };
 
 // The members of a collective that hold it in a launch of their own, unfinished, of which all
-// records are there: camp by camp, the largest first. Fewer than two camps: nobody is known to
+// records are there: camp by camp, the largest first. Fewer than two camps: no member is known to
 // differ. Pure; linear in the launch's collectives times the members.
 std::vector<GroupingCamp> GroupingCamps(const ExecutionGraph&, const Matcher&,
                                         const PartRef& collective);

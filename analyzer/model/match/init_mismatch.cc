@@ -138,7 +138,7 @@ class Report {
 
 std::vector<Finding> InitMismatchFindings(const Matcher& matcher, const ExecutionGraph& execution,
                                           const Names& names, uint64_t now_ns,
-                                          std::map<CommUid, uint64_t>* told) {
+                                          std::map<CommUid, uint64_t>* reported) {
   std::vector<Finding> findings;
   for (const auto& [uid, init] : matcher.inits()) {
     const uint64_t since_ns = Contradiction(init);
@@ -146,7 +146,7 @@ std::vector<Finding> InitMismatchFindings(const Matcher& matcher, const Executio
     findings.push_back(Report(init, execution, names).Take());
     findings.back().stalled_at_ns = since_ns;
     findings.back().detected_after_s =
-        static_cast<double>(told->try_emplace(uid, now_ns).first->second - since_ns) * 1e-9;
+        static_cast<double>(reported->try_emplace(uid, now_ns).first->second - since_ns) * 1e-9;
   }
   return findings;
 }

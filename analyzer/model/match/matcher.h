@@ -82,7 +82,7 @@ struct SignalCalls {
 struct SignalLine {
   SignalCalls sent, waited;
 };
-// Numbers are told by their low 32 bits. How far a is ahead of b.
+// Blocks give numbers by their low 32 bits. How far a is ahead of b.
 inline int32_t NumberAhead(uint32_t a, uint64_t b) {
   return static_cast<int32_t>(a - static_cast<uint32_t>(b));
 }
@@ -230,7 +230,7 @@ class Matcher {
   std::pair<int, int> Unite(CommUid uid, CommUid same);
   CommUid Resolve(CommUid uid) const;
   bool HasOtherName(CommUid uid) const;
-  // A call of ncclCommGrow that the process has made under a name that nobody has yet said to be,
+  // A call of ncclCommGrow that the process has made under a name that no member has yet said to be,
   // or not to be, another name of this one: the member that knows both may be still to come.
   bool MayHaveCalled(const InitCall&, ProcessId) const;
   void SetMember(int comm, int rank, ProcessId, CommId, int device);
@@ -278,7 +278,7 @@ class Matcher {
   // From state blocks, where records were lost (state_merge.h). Of the operations with the numbers
   // [from, to): those that others hold unfinished and that this member is not known to have called.
   std::vector<uint64_t> Unfinished(const PartRef& member, uint64_t from, uint64_t to) const;
-  // Lets go of collectives that every member has called, by its own account, and that nobody known
+  // Lets go of collectives that every member has called, by its own account, and that no member known
   // to have called them has left unfinished.
   void RetireLost(int comm);
   Tallies& tallies() { return tallies_; }

@@ -51,7 +51,7 @@ const char* CheckOf(const Mismatch& mismatch) {
 // Members may still arrive and change who is the minority: while `settled` is false, only what all
 // of them, or a majority that cannot change any more, have called is reported.
 std::vector<Finding> MismatchFindings(const Matcher& matcher, const Names& names, uint64_t now_ns,
-                                      bool settled, FirstTold* told) {
+                                      bool settled, FirstReported* reported) {
   constexpr uint64_t kSettleNs = 300'000'000;
   std::vector<Finding> findings;
   for (const Mismatch& mismatch : matcher.mismatches()) {
@@ -102,7 +102,8 @@ std::vector<Finding> MismatchFindings(const Matcher& matcher, const Names& names
     finding.operations.push_back(std::move(operation));
     finding.stalled_at_ns = mismatch.found_ns;
     const uint64_t told_ns =
-        told->try_emplace({mismatch.comm, mismatch.kind, mismatch.sequence}, now_ns).first->second;
+        reported->try_emplace({mismatch.comm, mismatch.kind, mismatch.sequence}, now_ns)
+            .first->second;
     if (told_ns > mismatch.found_ns) {
       finding.detected_after_s = static_cast<double>(told_ns - mismatch.found_ns) * 1e-9;
     }

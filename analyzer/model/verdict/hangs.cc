@@ -464,11 +464,11 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
         if (view.now_ns < process->stopped_since_ns + view.options.suspect_after_ns) continue;
         AddRanks(view.names, id, &culprits);
       }
-      bool somebody_runs = false;  // if every process is stopped, a person stopped the job
+      bool any_runs = false;  // if every process is stopped, a person stopped the job
       for (const auto& [id, process] : graph.execution().processes()) {
-        somebody_runs |= !process.Dead() && process.has_state && !process.state.stopped;
+        any_runs |= !process.Dead() && process.has_state && !process.state.stopped;
       }
-      hang.ripe = somebody_runs;
+      hang.ripe = any_runs;
       what = culprits.size() == 1 ? " is stopped" : " are stopped";
       break;
     }

@@ -52,15 +52,15 @@ inline Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
 // Adds the witness to `forced`, for WaitForGraph::Decide().
 void Force(const std::vector<WitnessStep>& witness, std::vector<bool>* forced);
 
-// Callers of ncclCommInitRank that contradict each other. `told`: when each was first reported.
+// Callers of ncclCommInitRank that contradict each other. `reported`: when each first was.
 std::vector<Finding> InitMismatchFindings(const Matcher&, const ExecutionGraph&, const Names&,
-                                          uint64_t now_ns, std::map<CommUid, uint64_t>* told);
+                                          uint64_t now_ns, std::map<CommUid, uint64_t>* reported);
 // Mismatches that only the hashes show: state_block.h.
 std::vector<Finding> UnlocatedFindings(const Matcher&, const Names&, uint64_t now_ns);
 // When a mismatch was first reported: by communicator, kind and sequence.
-using FirstTold = std::map<std::tuple<int, PartKind, uint64_t>, uint64_t>;
+using FirstReported = std::map<std::tuple<int, PartKind, uint64_t>, uint64_t>;
 std::vector<Finding> MismatchFindings(const Matcher&, const Names&, uint64_t now_ns, bool settled,
-                                      FirstTold*);
+                                      FirstReported*);
 
 }  // namespace gordian::model
 

@@ -89,8 +89,8 @@ class JobModel::Impl {
   void FillEvidence(const Names& names, Finding* finding) const;
 
   mutable std::optional<Names> names_;
-  mutable FirstTold mismatches_told_;
-  mutable std::map<CommUid, uint64_t> inits_told_;
+  mutable FirstReported mismatches_reported_;
+  mutable std::map<CommUid, uint64_t> inits_reported_;
   std::vector<WaitNode> nodes_;  // kept as memory for the next round's graph
   std::vector<Standing> confirmed_;
   std::vector<Finding> suspected_;
@@ -482,11 +482,12 @@ Verdict JobModel::Impl::Current() const {
   const Names& names = NamesNow();
   std::vector<Finding> findings;
   for (const Standing& standing : confirmed_) findings.push_back(standing.finding);
-  for (Finding& finding : MismatchFindings(matcher_, names, now_ns_, ended_, &mismatches_told_)) {
+  for (Finding& finding :
+       MismatchFindings(matcher_, names, now_ns_, ended_, &mismatches_reported_)) {
     findings.push_back(std::move(finding));
   }
   for (Finding& finding :
-       InitMismatchFindings(matcher_, execution_, names, now_ns_, &inits_told_)) {
+       InitMismatchFindings(matcher_, execution_, names, now_ns_, &inits_reported_)) {
     findings.push_back(std::move(finding));
   }
   for (Finding& finding : UnlocatedFindings(matcher_, names, now_ns_)) {
@@ -498,7 +499,7 @@ Verdict JobModel::Impl::Current() const {
   if (findings.empty()) findings.push_back(Base(names));
   for (Finding& finding : findings) FillEvidence(names, &finding);
   Verdict verdict = WorstFirst(std::move(findings));
-  verdict.restarts = names.incarnations().Told();
+  verdict.restarts = names.incarnations().Summary();
   verdict.disproved = disproved_;
   for (Finding& finding : verdict.disproved) FillEvidence(names, &finding);
   if (SaysTrouble(verdict.main.verdict)) {

@@ -1,4 +1,4 @@
-// What a process says itself, in its state, of a call that others wait for and no record told of.
+// What a process says itself, in its state, of a call that others wait for and that no record shows.
 #ifndef GORDIAN_ANALYZER_MODEL_WAITS_ACCOUNT_H_
 #define GORDIAN_ANALYZER_MODEL_WAITS_ACCOUNT_H_
 

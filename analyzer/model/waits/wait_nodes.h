@@ -40,7 +40,7 @@ enum class LeafKind : uint8_t {
   kKernel,   // kernels run; they end by themselves
   kRunning,  // a thread in code of its own, or in a call that is not known to wait
   kAsleep,  // a thread outside of NCCL and CUDA that has slept for half the threshold of suspicions
-  kUnknown,  // not seen: lost records, no answer, a member that no record told of
+  kUnknown,  // not seen: lost records, no answer, a member that no record names
   kDead,     // W14
   kStopped,
   kAborted,

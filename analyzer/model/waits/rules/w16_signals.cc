@@ -3,7 +3,7 @@
 // nccl.h of 2.30: a wait names, for each peer, "how many signals to expect from a specific peer on
 // a particular signal index and context"; a signal leaves when its operation has its turn on its
 // stream, and waits for no other rank. So a wait is stuck when fewer signals than it needs can ever
-// leave. Signals are counted, not told apart: another one that the peer has yet to call would do as
+// leave. Signals are counted and alike: another one that the peer has yet to call would do as
 // well, and so would a later one on a stream that moves. Whether the RMA operations of a
 // communicator run one after another across streams, as its collectives do (W8), has not been
 // measured: only the order of streams is taken for granted, and none within a group. Nor has been
