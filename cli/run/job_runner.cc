@@ -21,6 +21,7 @@
 #include "cli/output.h"
 #include "cli/run/remote_verdicts.h"
 #include "cli/run/verdict_desk.h"
+#include "cli/run/verdict_policy.h"
 #include "collector/collector.h"
 #include "common/clock.h"
 
@@ -412,10 +413,8 @@ void JobRunner::ActOnVerdict() {
 
 void JobRunner::RunUserCommand() {
   const model::Finding finding = desk_->latest();
-  std::vector<Variable> variables = {{"GORDIAN_SESSION", options_.absolute_session_dir},
-                                     {"GORDIAN_VERDICT", model::Name(finding.verdict)},
-                                     {"GORDIAN_CONFIDENCE", model::Name(finding.confidence)},
-                                     {"GORDIAN_SUMMARY", finding.summary}};
+  std::vector<Variable> variables = VerdictVariables(finding);
+  variables.emplace_back("GORDIAN_SESSION", options_.absolute_session_dir);
   const Launched launched = Launch({.path = "/bin/sh",
                                     .argv = {"sh", "-c", options_.config.on_verdict_command},
                                     .environment = FullEnvironment(variables),

@@ -436,8 +436,12 @@ void AddRunVerb(CLI::App& app, VerbContext* context) {
           "report: print it and leave the job running (default); kill: end the job on a confirmed "
           "problem; kill-suspected: on a suspected one too; exec:CMD: run a shell command")
       ->type_name("WHAT");
-  verb->add_option("--suspect-after", flags->suspect_after,
-                   "Suspect a hang after so long without progress or proof (default: 5)")
+  verb->add_option(
+          "--suspect-after", flags->suspect_after,
+          "Suspect a hang after so long without progress or proof (default: 5); after 3 times "
+          "that where the ranks that others wait for work, or a collective that all have "
+          "called runs on, 10 times behind a long kernel, 12 times in calls that make or "
+          "destroy communicators")
       ->type_name("SECONDS");
   verb->add_option("--analyzer", flags->analyzer,
                    "Send the records to the gordian serve at this address (default: analyze here)")

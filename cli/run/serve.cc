@@ -113,11 +113,9 @@ class Teller {
         VerdictPolicy::Options{.on_verdict = what_, .suspect_after_ns = suspect_after_ns_});
     policy->second.Judge(verdict, /*interrupted=*/false);
     if (policy->second.ActNow(0, news.update.revision, /*unfinished=*/true)) {
-      wanted_.push_back({{"GORDIAN_SESSION", news.folder},
-                         {"GORDIAN_JOB", news.job},
-                         {"GORDIAN_VERDICT", model::Name(main.verdict)},
-                         {"GORDIAN_CONFIDENCE", model::Name(main.confidence)},
-                         {"GORDIAN_SUMMARY", main.summary}});
+      wanted_.push_back(VerdictVariables(main));
+      wanted_.back().emplace_back("GORDIAN_SESSION", news.folder);
+      wanted_.back().emplace_back("GORDIAN_JOB", news.job);
       const uint64_t one = 1;  // the main thread starts the command, since it reaps the children
       if (write(wake_fd_, &one, sizeof one) < 0) {
         // The counter is full, so the descriptor is readable already.
@@ -260,8 +258,12 @@ void AddServeVerb(CLI::App& app, VerbContext* context) {
   verb->add_option("--on-verdict", flags->on_verdict,
                    "report: print it (default); exec:CMD: also run a shell command, once a job")
       ->type_name("WHAT");
-  verb->add_option("--suspect-after", flags->suspect_after,
-                   "Suspect a hang after so long without progress or proof (default: 5)")
+  verb->add_option(
+          "--suspect-after", flags->suspect_after,
+          "Suspect a hang after so long without progress or proof (default: 5); after 3 times "
+          "that where the ranks that others wait for work, or a collective that all have "
+          "called runs on, 10 times behind a long kernel, 12 times in calls that make or "
+          "destroy communicators")
       ->type_name("SECONDS");
   verb->add_flag("--json", flags->json,
                  "Print one JSON object a line: the address, then each verdict");

@@ -30,6 +30,17 @@ int ExitCodeOfVerdict(const model::Verdict& verdict) {
   return verdict.main.verdict == VerdictKind::kInconclusive ? 3 : 0;
 }
 
+std::vector<std::pair<std::string, std::string>> VerdictVariables(const Finding& finding) {
+  std::string ranks;
+  for (const int rank : finding.culprit_ranks) {
+    ranks += (ranks.empty() ? "" : " ") + std::to_string(rank);
+  }
+  return {{"GORDIAN_VERDICT", model::Name(finding.verdict)},
+          {"GORDIAN_CONFIDENCE", model::Name(finding.confidence)},
+          {"GORDIAN_CULPRIT_RANKS", ranks},
+          {"GORDIAN_SUMMARY", finding.summary}};
+}
+
 VerdictPolicy::Say VerdictPolicy::Judge(const model::Verdict& verdict, bool interrupted,
                                         bool may_end) {
   const Finding& main = verdict.main;

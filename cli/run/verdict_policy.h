@@ -7,6 +7,8 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "analyzer/model/verdict/verdict.h"
 #include "common/config.h"
@@ -15,6 +17,9 @@ namespace gordian::cli {
 
 // The exit code of analyze and explain: 0, 1 (a problem, at any confidence) or 3.
 int ExitCodeOfVerdict(const model::Verdict& verdict);
+
+// What the command of `--on-verdict exec` gets of a finding, as environment variables.
+std::vector<std::pair<std::string, std::string>> VerdictVariables(const model::Finding& finding);
 
 // Not thread-safe.
 class VerdictPolicy {

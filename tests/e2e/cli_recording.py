@@ -95,12 +95,13 @@ class OnVerdict(RecordingTest):
 
     def test_exec_runs_the_command_once(self):
         process = self.start("run", "--emulator", "--session", "s", "--on-verdict",
-                             "exec:echo \"$GORDIAN_VERDICT $GORDIAN_SESSION $LD_PRELOAD\" >> hook; echo loud", "--", *HANG)
+                             "exec:echo \"$GORDIAN_VERDICT $GORDIAN_CULPRIT_RANKS $GORDIAN_SESSION $LD_PRELOAD\" >> hook; "
+                             "echo loud", "--", *HANG)
         self.assertTrue(wait_until(lambda: os.path.exists(self.path("hook")) and self.read("hook").endswith("\n")))
         self.assertIsNone(process.poll())
         self.signal_until_gone(process, signal.SIGINT)
         out, err = process.communicate(timeout=20)
-        self.assertEqual(self.read("hook"), f"deadlock {self.path('s')} \n")
+        self.assertEqual(self.read("hook"), f"deadlock 0 1 {self.path('s')} \n")
         self.assertNotIn("loud", out, "the command wrote into the job's output")
         self.assertIn("loud", err)
 
