@@ -74,6 +74,7 @@ constexpr Setting kSettings[] = {
     {"GORDIAN_VERDICT", "command", "", "name of the verdict"},
     {"GORDIAN_CONFIDENCE", "command", "", "confirmed, suspected or possible"},
     {"GORDIAN_SUMMARY", "command", "", "its one line for people"},
+    {"GORDIAN_CULPRIT_RANKS", "command", "", "ranks that it blames, a space between; may be empty"},
 };
 
 Status Bad(std::string_view name, std::string_view text, std::string_view wanted) {

@@ -76,8 +76,8 @@ TEST(SettingsTest, EveryNameIsDocumentedOnce) {
   }
 }
 
-// The table and the sources must not drift apart: a name that is read but not told of, or told of
-// but read by nobody.
+// The table and the sources must not drift apart: each name that a source reads is in the table,
+// and a source reads each name of the table.
 TEST(SettingsTest, TableIsWhatTheSourcesRead) {
   namespace fs = std::filesystem;
   const std::regex literal("\"(GORDIAN_[A-Z0-9_]+)[\"=]");
@@ -102,7 +102,7 @@ TEST(SettingsTest, TableIsWhatTheSourcesRead) {
   for (const Setting& setting : Settings()) {
     in_table.insert(std::string(setting.name));
     if (setting.program != "run") {  // those are read by RunConfig itself
-      EXPECT_TRUE(in_sources.contains(setting.name)) << setting.name << " is read by nobody";
+      EXPECT_TRUE(in_sources.contains(setting.name)) << setting.name << ": no source reads it";
     }
   }
   for (const std::string& name : in_sources) {
