@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analyzer/model/verdict/check_catalogue.h"
+#include "analyzer/model/verdict/comm_names.h"
 #include "analyzer/report/text_layout.h"
 #include "analyzer/stacks/stack_text.h"
 
@@ -22,6 +23,7 @@ constexpr size_t kMaxEdgesOnScreen = 6;
 constexpr size_t kMaxOperationsOnScreen = 3;
 constexpr size_t kMaxPartsOnScreen = 4;
 constexpr size_t kMaxNotesOnScreen = 4;
+constexpr size_t kMaxNamesOnLine = 8;
 constexpr size_t kMaxRanksInHeadline = 5;
 constexpr double kMaxSeconds = 1e7;  // the longest time that a report prints
 constexpr int kMinWidth = 80;
@@ -333,6 +335,43 @@ class Page {
                          many ? "wait" : "waits", many ? "are" : "is"));
   }
 
+  // The members of each communicator, and where the program made it; one line a place.
+  void Communicators(const Finding& finding, size_t limit) {
+    std::vector<std::pair<std::string, std::vector<std::string>>> by_place;
+    for (const model::FoundCommunicator& comm : finding.communicators) {
+      std::string place = SiteText(comm.made_at);
+      std::string name = Printable(comm.name);
+      const std::string members = model::MemberSet(
+          {.ranks = comm.ranks, .unseen = comm.size - static_cast<int>(comm.ranks.size())});
+      if (name.find(members) == std::string::npos) {
+        name += " " + members;
+      } else if (place.empty()) {
+        continue;  // the finding has said all this
+      }
+      auto at = std::find_if(by_place.begin(), by_place.end(),
+                             [&](const auto& known) { return known.first == place; });
+      if (at == by_place.end()) {
+        by_place.emplace_back(std::move(place), std::vector<std::string>());
+        at = by_place.end() - 1;
+      }
+      at->second.push_back(std::move(name));
+    }
+    for (size_t i = 0; i < by_place.size(); ++i) {
+      const auto& [place, names] = by_place[i];
+      if (i == limit) {
+        Labelled("communicators",
+                 fmt::format("made at {} more places, see `gordian explain`", by_place.size() - i));
+        return;
+      }
+      std::string list;
+      const size_t shown = std::min(names.size(), kMaxNamesOnLine);
+      for (size_t n = 0; n < shown; ++n) list += (n == 0 ? "" : ", ") + names[n];
+      if (shown < names.size()) list += fmt::format(" and {} more", names.size() - shown);
+      Labelled(names.size() == 1 ? "communicator" : "communicators",
+               list + (place.empty() ? "" : ", made at " + place));
+    }
+  }
+
   void Culprits(const Finding& finding) {
     if (finding.culprit_ranks.empty() || !IsProblem(finding.verdict)) return;
     // In mismatch-grouping every rank called the same operation, only grouped differently.
@@ -530,6 +569,7 @@ std::string ReportText(const model::Verdict& verdict, const SiteResolver& sites,
   if (IsProblem(main.verdict)) page.Blank();
   page.Culprits(main);
   page.Victims(main);
+  page.Communicators(main, kMaxNotesOnScreen);
   page.Restarted(verdict.restarts);
   page.Disproved(verdict, options.session);
   page.Signs(verdict);
@@ -566,6 +606,7 @@ std::string ExplainText(const model::Verdict& verdict, const SiteResolver& sites
   if (IsProblem(main.verdict)) page.Blank();
   page.Culprits(main);
   page.Victims(main);
+  page.Communicators(main, kAll);
   page.Restarted(verdict.restarts);
   page.Disproved(verdict, options.session);
   page.Advice(main);

@@ -49,6 +49,7 @@ ordered_json CommToJson(const model::CommSnapshot& comm) {
   return {{"name", comm.name},
           {"uid", fmt::format("{:016x}", comm.uid)},
           {"size", comm.size},
+          {"ranks", comm.ranks},
           {"ranks_seen", comm.ranks_seen},
           {"destroyed", comm.destroyed},
           {"sequence_min", comm.sequence_min},

@@ -84,6 +84,15 @@ void FindingToJson(const model::Finding& finding, const SiteResolver& sites, ord
   for (const model::StuckOperation& operation : finding.operations) {
     to["operations"].push_back(OperationToJson(operation, sites));
   }
+  to["communicators"] = ordered_json::array();
+  for (const model::FoundCommunicator& comm : finding.communicators) {
+    to["communicators"].push_back({{"comm", fmt::format("{:016x}", comm.comm)},
+                                   {"name", comm.name},
+                                   {"ranks", comm.ranks},
+                                   {"size", comm.size},
+                                   {"made_by_rank", comm.made_by},
+                                   {"site", sites(comm.made_at)}});
+  }
   to["stalled_at_ns"] = finding.stalled_at_ns;
   // JSON has no infinity, and less than a microsecond helps no person and no test.
   const double after = finding.detected_after_s;
@@ -137,6 +146,17 @@ class Reader {
     Each(from, path, "operations", [&](const json& operation, const std::string& at) {
       out->operations.push_back(Operation(operation, at));
     });
+    if (from.contains("communicators")) {  // files of earlier versions do not have it
+      Each(from, path, "communicators", [&](const json& comm, const std::string& at) {
+        model::FoundCommunicator& to = out->communicators.emplace_back();
+        to.comm = Hex(comm, at, "comm");
+        to.name = Text(comm, at, "name");
+        to.ranks = Ranks(comm, at, "ranks");
+        to.size = Int(comm, at, "size");
+        to.made_by = Int(comm, at, "made_by_rank");
+        to.made_at = Site(comm, at);
+      });
+    }
     out->stalled_at_ns = Unsigned(from, path, "stalled_at_ns");
     out->detected_after_s = Real(from, path, "detected_after_s");
     if (const json* evidence = Member(from, path, "evidence", json::value_t::object)) {

@@ -25,6 +25,7 @@ void ForEachSite(model::Verdict* verdict, Function function) {
     for (model::StuckOperation& operation : finding->operations) {
       for (model::OperationMember& member : operation.members) function(&member.site);
     }
+    for (model::FoundCommunicator& comm : finding->communicators) function(&comm.made_at);
   };
   of(&verdict->main);
   for (model::Finding& finding : verdict->findings) of(&finding);

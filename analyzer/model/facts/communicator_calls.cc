@@ -53,7 +53,8 @@ void ExecutionGraph::ApplyInitBegin(Process& process, Thread& thread, const Call
     made_before = matcher_.InitBeginsAgain(uid, made.rank, process.info.process) ||
                   (matcher_.FindInit(uid) == nullptr && AllKnown(matcher_.comms()[local.index]));
     local.rank = RankIn(matcher_.comms()[local.index], made.rank);
-    matcher_.SetMember(local.index, local.rank, process.info.process, made.comm, made.device);
+    matcher_.SetMember(local.index, local.rank, process.info.process, made.comm, made.device,
+                       record.call_site);
   }
   const int expected = child ? matcher_.comms()[parent_index].nranks : made.nranks;
   InitCall& init = matcher_.Init(uid, record.call, parent_index, expected);
@@ -156,7 +157,8 @@ void ExecutionGraph::ApplyInitEnd(Process& process, Thread& thread, const CallRe
       const int color = local.color;
       local.index = matcher_.Comm(local.uid, color, end.nranks);
       local.rank = RankIn(matcher_.comms()[local.index], end.rank);
-      matcher_.SetMember(local.index, local.rank, process.info.process, local.id, local.device);
+      matcher_.SetMember(local.index, local.rank, process.info.process, local.id, local.device,
+                         record.call_site);
       if (!local.name.empty()) matcher_.comms()[local.index].name = local.name;
     }
     if (end.result == kInProgress) {

@@ -178,10 +178,12 @@ int Matcher::Comm(CommUid uid, int color, int nranks) {
   return it->second;
 }
 
-void Matcher::SetMember(int comm, int rank, ProcessId process, CommId local, int device) {
+void Matcher::SetMember(int comm, int rank, ProcessId process, CommId local, int device,
+                        uint64_t site) {
   Communicator& c = comms_[comm];
   if (rank < 0 || rank >= c.nranks) return;
   CommMember& m = c.members[rank];
+  if (site != 0 || m.process != process) m.made_at = site;
   m.known = true;
   m.process = process;
   m.comm = local;

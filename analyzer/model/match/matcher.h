@@ -92,6 +92,7 @@ struct CommMember {
   ProcessId process = 0;
   CommId comm = 0;
   int device = -1;
+  uint64_t made_at = 0;    // site of the call that made it; 0: not seen
   bool left = false;       // began to destroy it: joins nothing any more
   bool aborted = false;    // or revoked it
   bool forgotten = false;  // transfers with it were let go of before it was seen
@@ -233,7 +234,8 @@ class Matcher {
   // A call of ncclCommGrow that the process has made under a name that no member has yet said to be,
   // or not to be, another name of this one: the member that knows both may be still to come.
   bool MayHaveCalled(const InitCall&, ProcessId) const;
-  void SetMember(int comm, int rank, ProcessId, CommId, int device);
+  // `site`: of the call that makes the communicator; 0: not seen.
+  void SetMember(int comm, int rank, ProcessId, CommId, int device, uint64_t site = 0);
 
   void Post(const PartRef&, const MemberSlot&);
   // The call was taken: its arguments count. Finds mismatches.

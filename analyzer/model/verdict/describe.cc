@@ -396,4 +396,37 @@ StuckOperation Describer::Signals(const WaitNode& needs) const {
   return operation;
 }
 
+std::vector<FoundCommunicator> CommunicatorsOf(const Finding& finding, const Matcher& matcher,
+                                               const Names& names) {
+  std::vector<FoundCommunicator> found;
+  const auto add = [&](CommUid uid, const std::string& name) {
+    if (uid == 0 || std::any_of(found.begin(), found.end(), [&](const FoundCommunicator& known) {
+          return known.comm == uid && known.name == name;
+        })) {
+      return;
+    }
+    const std::vector<Communicator>& comms = matcher.comms();
+    for (int i = 0; i < static_cast<int>(comms.size()); ++i) {
+      // The parts of a split share its uid.
+      if (comms[i].uid != uid || names.CommName(i) != name) continue;
+      FoundCommunicator& one = found.emplace_back();
+      one.comm = uid;
+      one.name = name;
+      one.ranks = names.Members(i).ranks;
+      one.size = comms[i].nranks;
+      for (int r = 0; r < comms[i].nranks; ++r) {
+        const CommMember& member = comms[i].members[r];
+        if (!member.known || member.made_at == 0) continue;
+        one.made_by = names.MemberRank(i, r);
+        one.made_at = {member.process, member.made_at};
+        break;
+      }
+    }
+  };
+  for (const WaitEdge& edge : finding.cycle) add(edge.comm, edge.comm_name);
+  for (const StuckOperation& operation : finding.operations)
+    add(operation.comm, operation.comm_name);
+  return found;
+}
+
 }  // namespace gordian::model

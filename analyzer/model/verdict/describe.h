@@ -54,6 +54,9 @@ class Describer {
   const Names& names_;
 };
 
+// The communicators that the finding's cycle and operations name, each once, in that order.
+std::vector<FoundCommunicator> CommunicatorsOf(const Finding&, const Matcher&, const Names&);
+
 }  // namespace gordian::model
 
 #endif  // GORDIAN_ANALYZER_MODEL_VERDICT_DESCRIBE_H_

@@ -497,7 +497,10 @@ Verdict JobModel::Impl::Current() const {
   if (!std::all_of(findings.begin(), findings.end(), OnlySlow))
     std::erase_if(findings, OnlySlow);  // what is stuck explains what is slow
   if (findings.empty()) findings.push_back(Base(names));
-  for (Finding& finding : findings) FillEvidence(names, &finding);
+  for (Finding& finding : findings) {
+    FillEvidence(names, &finding);
+    finding.communicators = CommunicatorsOf(finding, matcher_, names);
+  }
   Verdict verdict = WorstFirst(std::move(findings));
   verdict.restarts = names.incarnations().Summary();
   verdict.disproved = disproved_;

@@ -86,6 +86,7 @@ CommSnapshot CommunicatorOf(int index, const Matcher& matcher, const Names& name
   snapshot.uid = comm.uid;
   snapshot.color = comm.color;
   snapshot.size = comm.nranks;
+  snapshot.ranks = names.Members(index).ranks;
   bool any = false, held = false;
   uint64_t least = 0, most = 0;
   for (const CommMember& member : comm.members) {

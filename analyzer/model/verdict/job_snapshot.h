@@ -42,6 +42,7 @@ struct CommSnapshot {
   CommUid uid = 0;
   int color = 0;
   int size = 0;
+  std::vector<int> ranks;  // of the job, ascending: the members that gordian saw
   int ranks_seen = 0;
   bool destroyed = false;  // by every member that gordian saw
   // The last collective that the slowest and the fastest member have called; -1: none yet.

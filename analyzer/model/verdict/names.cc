@@ -214,19 +214,35 @@ std::vector<int> Names::AllRanks(ProcessId process) const {
   return ranks;
 }
 
-std::string Names::CommName(int comm) const {
+MemberRanks Names::Members(int comm) const {
   const Communicator& c = matcher_.comms()[comm];
-  if (!c.name.empty()) return c.name;
-  std::string label;
-  for (int n = comm; n >= 0; n = n / 26 - 1)
-    label.insert(label.begin(), static_cast<char>('A' + n % 26));
-  return "comm " + label;
+  MemberRanks members;
+  for (int r = 0; r < c.nranks; ++r) {
+    if (c.members[r].known) {
+      members.ranks.push_back(MemberRank(comm, r));
+    } else {
+      ++members.unseen;
+    }
+  }
+  std::sort(members.ranks.begin(), members.ranks.end());
+  members.ranks.erase(std::unique(members.ranks.begin(), members.ranks.end()), members.ranks.end());
+  return members;
+}
+
+const std::string& Names::CommName(int comm) const {
+  if (!comm_names_) {
+    std::vector<MemberRanks> members;
+    for (size_t i = 0; i < matcher_.comms().size(); ++i)
+      members.push_back(Members(static_cast<int>(i)));
+    comm_names_ = CommNames(matcher_.comms(), members);
+  }
+  return (*comm_names_)[comm];
 }
 
 std::string Names::Comm(int comm) const {
-  const Communicator& c = matcher_.comms()[comm];
-  if (!c.name.empty()) return c.name;
-  return CommName(comm) + " (" + std::to_string(c.nranks) + " ranks)";
+  const std::string& name = CommName(comm);
+  if (name.find("...}") == std::string::npos && name.find("?}") == std::string::npos) return name;
+  return name + " (" + std::to_string(matcher_.comms()[comm].nranks) + " ranks)";
 }
 
 std::string Names::Operation(Call call, const PartRef& ref) const {

@@ -12,6 +12,7 @@
 #include "analyzer/model/facts/execution_graph.h"
 #include "analyzer/model/facts/incarnations.h"
 #include "analyzer/model/match/matcher.h"
+#include "analyzer/model/verdict/comm_names.h"
 
 namespace gordian::model {
 
@@ -34,8 +35,9 @@ class Names {
   int LaunchRank(const Launch&) const;
   std::vector<int> AllRanks(ProcessId) const;
 
-  std::string Comm(int comm) const;                   // "dp", "comm A (4 ranks)"
-  std::string CommName(int comm) const;               // "dp", "comm A"
+  MemberRanks Members(int comm) const;
+  std::string Comm(int comm) const;  // see comm_names.h; with the size where members are left out
+  const std::string& CommName(int comm) const;
   std::string Operation(Call, const PartRef&) const;  // "AllReduce #3 on dp", "Send #0 to 1 on pp"
   std::string Captured(Call, const PartRef&) const;   // "AllReduce (captured) on dp"
   std::string NameOf(const Launch&) const;  // of its first operation; "WaitSignal from 1 on pair"
@@ -65,6 +67,7 @@ class Names {
   const ExecutionGraph& execution_;
   const Matcher& matcher_;
   mutable std::optional<Ranks> ranks_;
+  mutable std::optional<std::vector<std::string>> comm_names_;
 };
 
 // "rank 1", "ranks 0 and 2", "ranks 0, 1 and 2"; upper: "Rank", "Ranks".

@@ -80,6 +80,18 @@ struct StuckOperation {
   friend bool operator==(const StuckOperation&, const StuckOperation&) = default;
 };
 
+// A communicator that a finding speaks of.
+struct FoundCommunicator {
+  CommUid comm = 0;
+  std::string name;
+  std::vector<int> ranks;  // of the job, ascending; without members that were not seen
+  int size = 0;            // of all members
+  int made_by = -1;        // the rank that `made_at` is of; -1: that call was not seen
+  Site made_at;
+
+  friend bool operator==(const FoundCommunicator&, const FoundCommunicator&) = default;
+};
+
 struct Evidence {
   int ranks_seen = 0;
   int ranks_expected = 0;
@@ -102,6 +114,7 @@ struct Finding {
   std::vector<int> victim_ranks;
   std::vector<WaitEdge> cycle;  // empty unless a cycle was found
   std::vector<StuckOperation> operations;
+  std::vector<FoundCommunicator> communicators;  // those of `cycle` and `operations`
   uint64_t stalled_at_ns = 0;
   double detected_after_s = 0;
   Evidence evidence;

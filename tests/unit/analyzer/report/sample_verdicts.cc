@@ -91,6 +91,20 @@ Verdict TwoRanks() {
                                  OperationMember{
                                      .rank = 1, .state = PartState::kAtHead, .site = At(2, 0x91)}}},
   };
+  main.communicators = {
+      {.comm = kData,
+       .name = "dp",
+       .ranks = {0, 1, 2, 3},
+       .size = 4,
+       .made_by = 0,
+       .made_at = At(1, 0x40)},
+      {.comm = kTensor,
+       .name = "tp",
+       .ranks = {0, 1},
+       .size = 2,
+       .made_by = 0,
+       .made_at = At(1, 0x41)},
+  };
   main.stalled_at_ns = 123'456'789'000;
   main.detected_after_s = 0.2148;
   main.evidence = Seen(4);

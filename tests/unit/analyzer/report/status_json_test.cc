@@ -56,6 +56,7 @@ StatusFacts TwoRankFacts() {
                                           .uid = 0xab,
                                           .color = 0,
                                           .size = 2,
+                                          .ranks = {0, 1},
                                           .ranks_seen = 2,
                                           .destroyed = false,
                                           .sequence_min = 3,
@@ -139,6 +140,10 @@ TEST(StatusJsonTest, HasEveryFieldInItsOrder) {
       "name": "dp",
       "uid": "00000000000000ab",
       "size": 2,
+      "ranks": [
+        0,
+        1
+      ],
       "ranks_seen": 2,
       "destroyed": false,
       "sequence_min": 3,
