@@ -99,7 +99,9 @@ std::vector<std::string> StacksInShort(const std::vector<model::FoldedStack>& st
         out.push_back(fmt::format("    called by {} more", frames.size() - k));
         break;
       }
-      out.push_back("    " + FrameText(*frames[k], /*whole_path=*/false));
+      model::StackFrame frame = *frames[k];
+      if (IsLibrary(frame) && !frame.function.empty()) frame.line = 0;  // not the user's source
+      out.push_back("    " + FrameText(frame, /*whole_path=*/false));
     }
   }
   return out;

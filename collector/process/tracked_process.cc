@@ -508,7 +508,9 @@ std::vector<StackThread> TrackedProcess::StuckThreads(bool every_thread) {
   const uint32_t watcher_tid = with_ring ? header.watcher_tid : 0;
   std::vector<StackThread> in_call, gpu, all;
   for (const v1::ThreadState& thread : state.threads()) {
-    if (thread.os_state() == v1::OS_STATE_GONE || thread.tid() == watcher_tid) {
+    // The emulator's devices explain no hang: they are not on the user's machine.
+    const bool own = thread.library_thread() && thread.name().starts_with("emu-");
+    if (thread.os_state() == v1::OS_STATE_GONE || thread.tid() == watcher_tid || own) {
       continue;
     }
     const StackThread one{.tid = static_cast<pid_t>(thread.tid()),
