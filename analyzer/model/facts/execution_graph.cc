@@ -211,7 +211,10 @@ size_t ExecutionGraph::Held() const {
 
 void ExecutionGraph::Apply(Process& process, const CallRecord& record) {
   ++process.records;
-  if (record.kind == RecordKind::kBegin && CountsAsNcclCall(record.call)) {
+  // ncclCommInitAll is one call that begins a record for each rank.
+  const bool further =
+      record.call == Call::kCommInitAll && record.As<ring::CommInitPayload>().rank > 0;
+  if (record.kind == RecordKind::kBegin && CountsAsNcclCall(record.call) && !further) {
     ++process.calls_begun;
     if (process.first_call_ns == 0) process.first_call_ns = record.time_ns;
   }
