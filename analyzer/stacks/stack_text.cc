@@ -48,8 +48,9 @@ std::vector<const model::StackFrame*> Telling(const std::vector<model::StackFram
 
 std::string Heading(const model::FoldedStack& stack, bool in_full) {
   std::string out = WhoseStack(stack);
-  const bool one_each = stack.threads.size() == std::max<size_t>(stack.ranks.size(), 1);
-  if (!one_each) out += fmt::format(", {} threads", stack.threads.size());
+  // One thread may hold several ranks.
+  const bool several = stack.threads.size() > std::max<size_t>(stack.ranks.size(), 1);
+  if (several) out += fmt::format(", {} threads", stack.threads.size());
   const auto named_alike =
       std::all_of(stack.threads.begin(), stack.threads.end(),
                   [&](const auto& thread) { return thread.name == stack.threads.front().name; });

@@ -58,6 +58,8 @@ JOBS = {
     "inversion_free": deadlock(*DEPARTS),
     "inversion_cold": deadlock(*DEPARTS),
     "inversion_pageable_copy": deadlock(*DEPARTS),
+    "devices_without_a_group": Expect(["deadlock"], [[0, 1]], confirmed=True, fast=True, check="group-missing"),
+    "devices_one_after_the_other": Expect(["deadlock"], [[0, 1]], confirmed=True, fast=True, check="group-missing"),
     "three_comm_cycle": deadlock([0, 1, 2]),
     "event_cycle": deadlock(*DEPARTS),
     "hybrid_recv_all_reduce": deadlock([0, 1], [1]),

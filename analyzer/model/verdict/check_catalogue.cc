@@ -115,6 +115,15 @@ constexpr Check kChecks[] = {
      "in one order is enough. Or set NCCL_RUNTIME_CONNECT=0, which connects all but sends and "
      "receives at "
      "init."},
+    {"group-missing", VerdictKind::kDeadlock, "One thread, several ranks, no group",
+     "One thread calls an operation for several ranks, one after the other, and waits for the "
+     "first before it makes the next call.",
+     kTwoRounds,
+     "Both rounds see the thread in the wait, the ranks that its process holds and has not called "
+     "for, and no other thread that has called NCCL.",
+     kCycleFooled,
+     "Put the thread's calls for all of its ranks between ncclGroupStart and ncclGroupEnd, and "
+     "wait for the device after the last of them."},
     {"point-to-point-order-cycle", VerdictKind::kDeadlock,
      "Receives before the sends that they need",
      "Receives wait for sends that are queued behind them.", kTwoRounds, kCycle, kCycleFooled,
@@ -148,7 +157,7 @@ constexpr Check kChecks[] = {
      "A rank that is only slow. The check names ranks without RANK in their environment by their "
      "position only.",
      "Have every member make the call: check nranks, the distributed ids, and the branch that the "
-     "missing ranks took."},
+     "missing ranks took. One thread that makes several members puts its calls into one group."},
     {"communicator-init-stuck",
      VerdictKind::kInitHang,
      "All members make the communicator, and the call does not return",

@@ -71,6 +71,43 @@ std::string Describer::Operation(const WaitNode& waiter) const {
   return HostCall(waiter, nullptr);
 }
 
+std::vector<int> Describer::MissingIn(ProcessId process, const Arrow& arrow) const {
+  const std::vector<Communicator>& comms = graph_.matcher().comms();
+  std::vector<int> ranks;
+  const auto add = [&](int comm, int rank) {
+    const CommMember& member = comms[comm].members[rank];
+    if (member.known && member.process == process) ranks.push_back(names_.MemberRank(comm, rank));
+  };
+  if (arrow.init != nullptr && arrow.init->parent >= 0) {
+    const int members =
+        std::min(comms[arrow.init->parent].nranks, static_cast<int>(arrow.init->members.size()));
+    for (int r = 0; r < members; ++r) {
+      if (!arrow.init->members[r].called) add(arrow.init->parent, r);
+    }
+  } else if (arrow.part != nullptr && arrow.part->ref.kind == PartKind::kCollective) {
+    const PartRef& ref = arrow.part->ref;
+    const Instance* const instance = graph_.matcher().FindInstance(ref.comm, ref.sequence);
+    for (int r = 0; instance != nullptr && r < static_cast<int>(instance->members.size()); ++r) {
+      if (instance->members[r].state == SlotState::kNone) add(ref.comm, r);
+    }
+  } else if (arrow.part != nullptr) {
+    add(arrow.part->ref.comm, arrow.part->ref.peer);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+bool Describer::CallsAlone(ProcessId id, ThreadId caller) const {
+  const Process* const process = graph_.execution().Find(id);
+  if (process == nullptr) return false;
+  return std::all_of(process->threads.begin(), process->threads.end(), [&](const auto& one) {
+    const Call last = one.second.last_call;
+    return one.first == caller || last == Call::kOther || last == Call::kHostWait ||
+           last == Call::kPoll || last == Call::kStreamWork ||
+           graph_.ThreadNode(id, one.first) == nullptr;
+  });
+}
+
 std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) const {
   const auto& nodes = graph_.nodes();
   std::vector<Arrow> arrows;
@@ -156,6 +193,13 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
         reached = true;
       }
       if (node.kind == NodeKind::kNotCalled) arrow.not_called = true;
+      if (node.kind == NodeKind::kThread && arrow.not_called && arrow.caller == 0) {
+        arrow.caller = node.thread;
+        arrow.missing = MissingIn(node.process, arrow);
+        if (!arrow.missing.empty()) edge.waits_for_rank = arrow.missing.front();
+        arrow.same_thread = origins.size() == 1 && node.process == from.process &&
+                            !arrow.missing.empty() && CallsAlone(node.process, node.thread);
+      }
       if (node.kind == NodeKind::kThread && host_call.empty()) host_call = HostCall(node, nullptr);
       if (IsOrigin(node, step.edge)) break;
       if (node.process != 0) arrow.local.insert(step.edge.reason);
@@ -172,6 +216,10 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
     if (arrow.not_called) {  // and may never call it
       arrow.edge.held_by = "not called";
       detail = who + " has not called " + arrow.Awaited() + ": it waits for " + next.operation;
+      if (arrow.same_thread) {
+        detail = "the same thread calls it for " + RankList(arrow.missing) +
+                 ", but only after it has waited for " + next.operation;
+      }
       if (!host_call.empty() && next.init == nullptr) detail += " in " + host_call;
     } else if (!host_call.empty()) {
       arrow.edge.held_by =

@@ -21,8 +21,11 @@ struct Arrow {
   const InitCall* init = nullptr;  // communicator-making calls
   std::string operation;           // calls that make communicators
   std::string awaited;  // the part of it that the other rank has not reached; empty: the operation
-  bool not_called = false;  // the other has not made the call
-  std::set<Reason> local;   // what holds the other rank back, locally
+  bool not_called = false;   // the other has not made the call
+  ThreadId caller = 0;       // that has to make it; 0: not seen
+  std::vector<int> missing;  // where that thread's process holds several ranks: those it lacks
+  bool same_thread = false;  // the waiting thread itself has to make the call, for other ranks
+  std::set<Reason> local;    // what holds the other rank back, locally
 
   const std::string& Awaited() const { return awaited.empty() ? operation : awaited; }
 };
@@ -47,6 +50,10 @@ class Describer {
 
  private:
   std::string HostCall(const WaitNode& thread, Site* site) const;
+  // Ranks of the members of what the arrow waits for that this process holds and has not called for.
+  std::vector<int> MissingIn(ProcessId, const Arrow&) const;
+  // True if no other thread of the process has called NCCL, or those that have are gone.
+  bool CallsAlone(ProcessId, ThreadId) const;
   StuckOperation Signals(const WaitNode& needs) const;
   OperationMember Member(int comm, int rank, const MemberSlot& slot) const;
 

@@ -41,6 +41,33 @@ std::string CycleSummary(const std::vector<Arrow>& arrows) {
   return text + ".";
 }
 
+// The rank that the thread waits as, and those that it has yet to call for.
+std::vector<int> OwnRanks(const Arrow& arrow) {
+  std::vector<int> ranks = arrow.missing;
+  ranks.push_back(arrow.edge.rank);
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+std::string OneThreadSummary(const Arrow& arrow) {
+  return "One thread calls " + arrow.operation + " for " + RankList(OwnRanks(arrow)) +
+         ": it waits for the call of rank " + std::to_string(arrow.edge.rank) +
+         " before it calls for " + RankList(arrow.missing) + ".";
+}
+
+// Where the check's own advice is too general; else null.
+const char* AdviceFor(const std::string& check, const std::vector<Arrow>& arrows) {
+  const bool transfers = std::all_of(arrows.begin(), arrows.end(), [](const Arrow& arrow) {
+    return arrow.part != nullptr && arrow.part->ref.kind != PartKind::kCollective;
+  });
+  if (check == "first-use-order-cycle" && transfers) {
+    return "Put the sends and receives that ranks exchange between ncclGroupStart and "
+           "ncclGroupEnd, so that both directions connect at once, or let each send meet its "
+           "receive: one rank sends first, the other receives first.";
+  }
+  return nullptr;
+}
+
 // Calls of ncclCommInitRank that wait for members of which nothing says which processes they are:
 // more processes that wait in such calls may be meant than places are free.
 struct UnnamedCalls {
@@ -223,7 +250,9 @@ Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
     inits += arrow.init != nullptr;
     makes |= arrow.init != nullptr && MakesCommunicator(arrow.init->call);
   }
-  const char* check = inits == 0               ? CycleCheck(arrows)
+  const bool alone = arrows.size() == 1 && arrows.front().same_thread;
+  const char* check = alone                    ? "group-missing"
+                      : inits == 0             ? CycleCheck(arrows)
                       : !makes                 ? "communicator-call-order"
                       : inits == arrows.size() ? "communicator-init-order"
                                                : "communicator-init-missing";
@@ -234,7 +263,7 @@ Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
           ? Culprits{InitCulprits(view, arrows, inits == arrows.size(), describer.StuckRanks(can)),
                      ""}
           : FindCulprits(view.graph, view.names, arrows);
-  finding.culprit_ranks = culprits.ranks;
+  finding.culprit_ranks = alone ? OwnRanks(arrows.front()) : culprits.ranks;
   const UnnamedCalls unnamed =
       inits == arrows.size() ? FindUnnamed(view, can, witness) : UnnamedCalls();
   if (!unnamed.calls.empty()) {
@@ -251,8 +280,11 @@ Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
     hang.identity += std::to_string(arrow.edge.rank) + ">" +
                      std::to_string(arrow.edge.waits_for_rank) + " " + arrow.operation + "; ";
   }
-  finding.summary = unnamed.calls.empty() ? CycleSummary(arrows) : UnnamedSummary(unnamed);
-  if (!culprits.why.empty()) finding.summary += " " + culprits.why;
+  finding.summary = !unnamed.calls.empty() ? UnnamedSummary(unnamed)
+                    : alone                ? OneThreadSummary(arrows.front())
+                                           : CycleSummary(arrows);
+  if (!alone && !culprits.why.empty()) finding.summary += " " + culprits.why;
+  if (const char* const advice = AdviceFor(check, arrows)) finding.advice = advice;
   std::vector<uint32_t> stuck;
   for (const WitnessStep& step : witness) stuck.push_back(step.node);
   for (uint32_t n : view.graph.waiters()) {

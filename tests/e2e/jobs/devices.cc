@@ -97,6 +97,61 @@ JOB(devices_of_one_thread, 1) {
   }
 }
 
+// Without the group the thread waits in the first device's call, which needs those of the others.
+JOB(devices_without_a_group, 1) {
+  Device devices[kDevices];
+  const int numbers[kDevices] = {0, 1};
+  ncclComm_t comms[kDevices];
+  NCCL_OK(ncclCommInitAll(comms, kDevices, numbers));
+  for (int d = 0; d < kDevices; ++d) {
+    CUDA_OK(cudaSetDevice(d));
+    CUDA_OK(cudaStreamCreateWithFlags(&devices[d].stream, cudaStreamNonBlocking));
+    CUDA_OK(cudaMalloc(reinterpret_cast<void**>(&devices[d].in), kCount * sizeof(float)));
+    CUDA_OK(cudaMalloc(reinterpret_cast<void**>(&devices[d].out), kCount * sizeof(float)));
+  }
+  c.Step("sum");
+  if (c.twin) NCCL_OK(ncclGroupStart());
+  for (int d = 0; d < kDevices; ++d) {
+    NCCL_OK(ncclAllReduce(devices[d].in, devices[d].out, kCount, ncclFloat, ncclSum, comms[d],
+                          devices[d].stream));
+  }
+  if (c.twin) NCCL_OK(ncclGroupEnd());
+  for (int d = 0; d < kDevices; ++d) {
+    CUDA_OK(cudaSetDevice(d));
+    CUDA_OK(cudaStreamSynchronize(devices[d].stream));
+  }
+}
+
+// The connections are there, and a wait on the host stands between the calls for the two devices.
+JOB(devices_one_after_the_other, 1) {
+  Device devices[kDevices];
+  const int numbers[kDevices] = {0, 1};
+  ncclComm_t comms[kDevices];
+  NCCL_OK(ncclCommInitAll(comms, kDevices, numbers));
+  for (int d = 0; d < kDevices; ++d) {
+    CUDA_OK(cudaSetDevice(d));
+    CUDA_OK(cudaStreamCreateWithFlags(&devices[d].stream, cudaStreamNonBlocking));
+    CUDA_OK(cudaMalloc(reinterpret_cast<void**>(&devices[d].in), kCount * sizeof(float)));
+    CUDA_OK(cudaMalloc(reinterpret_cast<void**>(&devices[d].out), kCount * sizeof(float)));
+  }
+  const auto sum = [&](int d) {
+    NCCL_OK(ncclAllReduce(devices[d].in, devices[d].out, kCount, ncclFloat, ncclSum, comms[d],
+                          devices[d].stream));
+  };
+  NCCL_OK(ncclGroupStart());
+  for (int d = 0; d < kDevices; ++d) sum(d);
+  NCCL_OK(ncclGroupEnd());
+  c.Step("sum");
+  for (int d = 0; d < kDevices; ++d) {
+    sum(d);
+    if (!c.twin) CUDA_OK(cudaStreamSynchronize(devices[d].stream));
+  }
+  for (int d = 0; d < kDevices; ++d) {
+    CUDA_OK(cudaSetDevice(d));
+    CUDA_OK(cudaStreamSynchronize(devices[d].stream));
+  }
+}
+
 // Default streams have one handle on all devices, and per-thread ones on all threads: none of them
 // may wait for another's operations. Had two one account of what is done, the second would stand
 // behind the first, which is called everywhere only once the second is through.

@@ -32,8 +32,8 @@ TEST(CommNamesTest, SetsAreShort) {
 
 // A name must not depend on the order in which the records of different ranks came.
 TEST(CommNamesTest, MembersNameWhatHasNoNameOfItsOwn) {
-  const std::vector<Communicator> comms = {Comm("", 3), Comm("dp", 2), Comm("tp", 4),
-                                           Comm("tp", 5), Comm("", 1), Comm("", 7)};
+  const std::vector<Communicator> comms = {Comm("", 3),   Comm("dp", 2), Comm("tp", 4),
+                                           Comm("tp", 5), Comm("", 1),   Comm("", 7)};
   const std::vector<MemberRanks> members = {{{0, 1}}, {{0, 2}}, {{0, 1}},
                                             {{2, 3}}, {{0, 1}}, {{2, 3}}};
   EXPECT_EQ(CommNames(comms, members),

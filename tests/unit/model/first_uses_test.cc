@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/model/sim/jobs_harness.h"
+#include "tests/unit/model/sim/one_thread.h"
 
 namespace gordian::model {
 namespace {
@@ -65,6 +66,22 @@ TEST(Jobs, WhatIsCapturedConnectsWithAPeer) {
   ExpectHang(Comms(2, 2), {sends, graph(Recv(1, 0, 1), Recv(0, 0, 1))},
              Deadlock({0, 1}, "first-use-order-cycle"), 0.7, /*cold=*/true);
   ExpectHealthy(Comms(2, 2), {sends, graph(Recv(0, 0, 1), Recv(1, 0, 1))}, /*cold=*/true);
+}
+
+// Ranks of one thread are no ranks that wait for each other: the thread left out the group.
+TEST(Jobs, OneThreadOfSeveralRanksNeedsAGroup) {
+  const Verdict verdict = OneThreadForAllRanks(3);
+  EXPECT_EQ(verdict.main.check, "group-missing");
+  EXPECT_EQ(verdict.main.confidence, Confidence::kConfirmed);
+  EXPECT_EQ(verdict.main.culprit_ranks, (std::vector<int>{0, 1, 2}));
+  EXPECT_NE(verdict.main.summary.find("for ranks 0, 1 and 2"), std::string::npos)
+      << verdict.main.summary;
+  ASSERT_EQ(verdict.main.cycle.size(), 1u);
+  EXPECT_EQ(verdict.main.cycle[0].waits_for_rank, 1) << "not itself";
+}
+
+TEST(Jobs, AnotherThreadOfTheProcessMayHaveTheOtherRanks) {
+  EXPECT_NE(OneThreadForAllRanks(3, /*helper=*/true).main.check, "group-missing");
 }
 
 }  // namespace

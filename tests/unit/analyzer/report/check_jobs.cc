@@ -10,6 +10,7 @@
 
 #include "analyzer/stacks/sign_book.h"
 #include "tests/unit/model/sim/jobs_harness.h"
+#include "tests/unit/model/sim/one_thread.h"
 
 namespace gordian::testing {
 namespace {
@@ -295,6 +296,7 @@ const std::map<std::string, std::function<Verdict()>>& Jobs() {
                       Inits(2) + Program{AllReduce(1, 2), AllReduce(0, 1), DeviceSync()}},
                      0.7, {}, true);
        }},
+      {"group-missing", [] { return OneThreadForAllRanks(3); }},
       {"point-to-point-order-cycle",
        [] {
          return Hang(Comms(1, 3), {Program{Init(0), Send(0, 1), Recv(0, 1), StreamSync()},
