@@ -18,8 +18,12 @@ class OneProcess {
   void MakeCommunicator() {
     for (int rank = 0; rank < ranks_; ++rank) {
       CallRecord begin = Make(RecordKind::kBegin, Call::kCommInit, kCaller);
-      begin.payload = ring::CommInitPayload{
-          .comm = Comm(rank), .nranks = ranks_, .rank = rank, .device = rank, .uid = 7, .color = -1};
+      begin.payload = ring::CommInitPayload{.comm = Comm(rank),
+                                            .nranks = ranks_,
+                                            .rank = rank,
+                                            .device = rank,
+                                            .uid = 7,
+                                            .color = -1};
       model_.OnRecord(begin);
     }
     for (int rank = 0; rank < ranks_; ++rank) {
