@@ -387,6 +387,54 @@ std::set<int> MistakenAboutPeers(const RoundView& view, const std::vector<uint32
   return mistaken;
 }
 
+// The one of `waiters` with the fewest waits between it and a leaf of the kind; the first of several.
+uint32_t NearestWaiter(const WaitForGraph& graph, const std::vector<bool>& can, LeafKind kind,
+                       const std::vector<uint32_t>& waiters) {
+  std::vector<std::vector<uint32_t>> waited_by(graph.nodes().size());
+  std::vector<uint32_t> reached;
+  for (uint32_t n = 0; n < graph.nodes().size(); ++n) {
+    const WaitNode& node = graph.nodes()[n];
+    if (can[n]) continue;
+    if (node.kind == NodeKind::kLeaf && node.leaf == kind) reached.push_back(n);
+    for (const WaitNode::Edge& edge : node.out) waited_by[edge.to].push_back(n);
+  }
+  std::vector<uint32_t> distance(graph.nodes().size(), UINT32_MAX);
+  for (const uint32_t leaf : reached) distance[leaf] = 0;
+  for (size_t i = 0; i < reached.size(); ++i) {
+    for (const uint32_t n : waited_by[reached[i]]) {
+      if (distance[n] != UINT32_MAX) continue;
+      distance[n] = distance[reached[i]] + 1;
+      reached.push_back(n);
+    }
+  }
+  return *std::min_element(waiters.begin(), waiters.end(),
+                           [&](uint32_t a, uint32_t b) { return distance[a] < distance[b]; });
+}
+
+// "ranks 0 and 1 wait in AllReduce #3 on dp, and rank 2 behind them", where `nearest` waits in that
+// AllReduce.
+std::string WhoWaits(const Describer& describer, const WaitForGraph& graph, uint32_t nearest,
+                     const std::vector<uint32_t>& waiters, const std::set<int>& victims) {
+  const std::string operation = describer.Operation(graph.nodes()[nearest]);
+  if (victims.empty()) return "other ranks wait in " + operation;
+  std::set<int> inside;
+  for (const uint32_t n : waiters) {
+    const WaitNode& node = graph.nodes()[n];
+    const int rank = describer.RankOf(node);
+    if (victims.contains(rank) && describer.Operation(node) == operation) inside.insert(rank);
+  }
+  if (inside.empty()) inside = victims;
+  std::vector<int> behind;
+  for (const int rank : victims) {
+    if (!inside.contains(rank)) behind.push_back(rank);
+  }
+  std::string text = RankList({inside.begin(), inside.end()}) +
+                     (inside.size() == 1 ? " waits in " : " wait in ") + operation;
+  if (!behind.empty())
+    text += ", and " + RankList(behind) + " behind " + (inside.size() == 1 ? "it" : "them");
+  return text;
+}
+
 // One finding for everything that is stuck because of leaves of one kind.
 void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& without,
               std::vector<bool>* stuck, std::vector<Hang>* hangs) {
@@ -402,7 +450,6 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
   });
   const Ends ends = EndsOf(graph, can, waiters);
   const Describer describer(graph, view.names);
-  const std::string operation = describer.Operation(graph.nodes()[waiters.front()]);
   Hang hang;
   std::set<int> culprits;
   std::set<int> named;  // blamed instead: they issued an operation too many
@@ -512,14 +559,14 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
   for (size_t i = 0; i < stuck->size(); ++i) (*stuck)[i] = (*stuck)[i] || (!can[i] && without[i]);
   Finding& finding = hang.finding;
   finding.culprit_ranks.assign(culprits.begin(), culprits.end());
-  std::set<int> victims = describer.StuckRanks(can);
+  std::vector<bool> unaffected = can;  // can move, or is stuck for another reason too
+  for (size_t i = 0; i < unaffected.size(); ++i) unaffected[i] = can[i] || !without[i];
+  std::set<int> victims = describer.StuckRanks(unaffected);
   Remove(finding.culprit_ranks, &victims);
   finding.victim_ranks.assign(victims.begin(), victims.end());
-  finding.summary = RankList(finding.culprit_ranks, true) + what + "; " +
-                    (victims.empty() ? "other ranks wait"
-                                     : RankList(finding.victim_ranks) +
-                                           (victims.size() == 1 ? " waits" : " wait")) +
-                    " in " + operation + ".";
+  finding.summary =
+      RankList(finding.culprit_ranks, true) + what + "; " +
+      WhoWaits(describer, graph, NearestWaiter(graph, can, kind, waiters), waiters, victims) + ".";
   if (!named.empty()) {
     finding.culprit_ranks.assign(named.begin(), named.end());
     Remove(finding.culprit_ranks, &victims);

@@ -681,5 +681,28 @@ TEST(Jobs, DivergentSplit) {
              {VerdictKind::kInitHang, Confidence::kSuspected, {3}, "communicator-init-missing"}, 6);
 }
 
+// Ranks 0 and 1 hold each other up; rank 2 waits for the one that has exited, and rank 4 behind it.
+TEST(Jobs, WhoWaitsForAnotherReasonIsNoVictimOfAnExit) {
+  const std::vector<SimComm> comms = {
+      {.members = {0, 1}}, {.members = {0, 1}}, {.members = {2, 3}}, {.members = {2, 4}}};
+  SimJob job(comms, {Program{Init(0), Init(1), AllReduce(0), AllReduce(1), StreamSync()},
+                     Program{Init(0), Init(1), AllReduce(1), AllReduce(0), StreamSync()},
+                     Program{Init(2), Init(3), AllReduce(2), AllReduce(3), StreamSync()},
+                     Program{Init(2), Exit(3)}, Program{Init(3), AllReduce(3), StreamSync()}});
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 2);
+  const Verdict verdict = model.Current();
+  EXPECT_EQ(verdict.main.culprit_ranks, (std::vector<int>{0, 1}));
+  ASSERT_EQ(verdict.findings.size(), 1u);
+  const Finding& exit = verdict.findings.front();
+  EXPECT_EQ(exit.check, "rank-exited");
+  EXPECT_EQ(exit.culprit_ranks, std::vector<int>{3});
+  EXPECT_EQ(exit.victim_ranks, (std::vector<int>{2, 4}));
+  EXPECT_EQ(exit.summary,
+            "Rank 3 has exited with code 3; rank 2 waits in AllReduce #0 on comm {2,3}, and rank 4 "
+            "behind it.");
+}
+
 }  // namespace
 }  // namespace gordian::model
