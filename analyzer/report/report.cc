@@ -581,6 +581,13 @@ std::string ReportText(const model::Verdict& verdict, const SiteResolver& sites,
   return page.Take();
 }
 
+std::string FurtherText(const Finding& finding, const ReportOptions& options) {
+  const auto width = static_cast<size_t>(std::max(options.width, kMinWidth));
+  std::string text = HeadlineStart(finding) + Uncapitalised(Printable(finding.summary));
+  text.insert(text.find(": ") + 2, "also ");
+  return Wrap("", "  ", text, width);
+}
+
 std::string DisprovedText(const model::Verdict& verdict, const ReportOptions& options) {
   const SiteResolver none;
   Page page(none, options);

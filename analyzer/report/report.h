@@ -24,6 +24,10 @@ std::string Headline(const model::Finding& finding, const ReportOptions& options
 std::string ReportText(const model::Verdict& verdict, const SiteResolver& sites,
                        const ReportOptions& options = {});
 
+// A finding beside one that a report has shown, in a few lines: "gordian: also RANK EXITED
+// (confirmed after 0.03 s): rank 3 has exited with code 3; rank 2 waits in AllReduce #1 on dp."
+std::string FurtherText(const model::Finding& finding, const ReportOptions& options = {});
+
 // Only the part about confirmed deadlocks that ended after all; "" if there are none.
 std::string DisprovedText(const model::Verdict& verdict, const ReportOptions& options = {});
 

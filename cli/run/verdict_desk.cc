@@ -51,6 +51,9 @@ void VerdictDesk::OnVerdict(const analyzer::VerdictUpdate& update) {
                             : "gordian: the suspicion is withdrawn: the job made progress\n");
         break;
     }
+    for (const model::Finding& finding : policy_.TakeFurther()) {
+      news_.push_back(analyzer::FurtherText(finding, report));
+    }
     if (update.verdict.disproved.size() > disproved_said_) {
       disproved_said_ = update.verdict.disproved.size();
       news_.push_back(analyzer::DisprovedText(update.verdict, report));

@@ -1,6 +1,7 @@
 #include "cli/run/verdict_policy.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "analyzer/model/verdict/check_catalogue.h"
@@ -14,6 +15,13 @@ using model::VerdictKind;
 
 bool Gone(VerdictKind kind) {
   return kind == VerdictKind::kRankExited || kind == VerdictKind::kRankAborted;
+}
+
+// The same for a suspicion and its confirmation.
+std::string KeyOf(const Finding& finding) {
+  std::string key = std::string(model::Name(finding.verdict)) + "/" + finding.check;
+  for (const int rank : finding.culprit_ranks) key += "/" + std::to_string(rank);
+  return key;
 }
 
 }  // namespace
@@ -34,6 +42,16 @@ std::vector<std::pair<std::string, std::string>> VerdictVariables(const Finding&
   std::string ranks;
   for (const int rank : finding.culprit_ranks) {
     ranks += (ranks.empty() ? "" : " ") + std::to_string(rank);
+  }
+  std::string pids, nodes;  // as many as ranks
+  for (const int rank : finding.culprit_ranks) {
+    const auto known =
+        std::find_if(finding.culprit_processes.begin(), finding.culprit_processes.end(),
+                     [rank](const model::CulpritProcess& culprit) { return culprit.rank == rank; });
+    const bool found = known != finding.culprit_processes.end();
+    pids += (pids.empty() ? "" : " ") + (found ? std::to_string(known->pid) : std::string("-"));
+    nodes += (nodes.empty() ? "" : " ") +
+             (found && !known->node.empty() ? known->node : std::string("-"));
   }
   return {{"GORDIAN_VERDICT", model::Name(finding.verdict)},
           {"GORDIAN_CONFIDENCE", model::Name(finding.confidence)},
@@ -80,6 +98,15 @@ VerdictPolicy::Say VerdictPolicy::Judge(const model::Verdict& verdict, bool inte
     return slow ? Say::kSlow : Say::kGoesOn;
   }
   slow_ = false;
+  shown_.insert(KeyOf(main));
+  for (const Finding& finding : verdict.findings) {
+    if (!model::SaysTrouble(finding.verdict) || finding.confidence == Confidence::kPossible ||
+        (interrupted && Gone(finding.verdict)) || shown_.size() > kMostFurther ||
+        !shown_.insert(KeyOf(finding)).second) {
+      continue;
+    }
+    if (reported_) further_.push_back(finding);  // else the first report has it
+  }
   const std::string key = std::string(model::Name(main.verdict)) + "/" + main.check + "/" +
                           model::Name(main.confidence);
   const bool is_new = said_.insert(key).second;
@@ -93,6 +120,8 @@ VerdictPolicy::Say VerdictPolicy::Judge(const model::Verdict& verdict, bool inte
   }
   return is_new ? Say::kHeadline : Say::kNothing;
 }
+
+std::vector<Finding> VerdictPolicy::TakeFurther() { return std::exchange(further_, {}); }
 
 bool VerdictPolicy::ActNow(uint64_t now_ns, uint64_t records, bool unfinished) {
   if (acted_ || options_.on_verdict == OnVerdict::kReport) {

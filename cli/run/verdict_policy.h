@@ -42,6 +42,11 @@ class VerdictPolicy {
   // finding. `may_end` false: the verdict may not end the job, whatever it says.
   Say Judge(const model::Verdict& verdict, bool interrupted, bool may_end = true);
 
+  // Problems beside the main one that no report or line has shown yet, for a line each; at most
+  // kMostFurther in a job. Call after Judge.
+  std::vector<model::Finding> TakeFurther();
+  static constexpr int kMostFurther = 8;
+
   // True when the caller must end the job, or run the command of exec:, now. `records` grows with
   // every record of the job; `unfinished` is true while some call or operation has not ended. Call
   // it after every verdict, and every 100 ms while WantsTicks().
@@ -61,6 +66,8 @@ class VerdictPolicy {
   bool withdrawn_ = false;
   bool slow_ = false;  // said last
   std::set<std::string> said_;
+  std::set<std::string> shown_;  // findings in a report or a line of their own
+  std::vector<model::Finding> further_;
   bool act_ = false;
   bool acted_ = false;
   bool waiting_for_stall_ = false;
