@@ -75,6 +75,8 @@ constexpr Setting kSettings[] = {
     {"GORDIAN_CONFIDENCE", "command", "", "confirmed, suspected or possible"},
     {"GORDIAN_SUMMARY", "command", "", "its one line for people"},
     {"GORDIAN_CULPRIT_RANKS", "command", "", "ranks that it blames, a space between; may be empty"},
+    {"GORDIAN_CULPRIT_PIDS", "command", "", "their processes, in the same order; -: not known"},
+    {"GORDIAN_CULPRIT_NODES", "command", "", "the nodes of these, in the same order; -: not known"},
 };
 
 Status Bad(std::string_view name, std::string_view text, std::string_view wanted) {

@@ -77,6 +77,11 @@ void FindingToJson(const model::Finding& finding, const SiteResolver& sites, ord
   to["summary"] = finding.summary;
   to["advice"] = finding.advice;
   to["culprit_ranks"] = finding.culprit_ranks;
+  to["culprit_processes"] = ordered_json::array();
+  for (const model::CulpritProcess& culprit : finding.culprit_processes) {
+    to["culprit_processes"].push_back(
+        {{"rank", culprit.rank}, {"pid", culprit.pid}, {"node", culprit.node}});
+  }
   to["victim_ranks"] = finding.victim_ranks;
   to["cycle"] = ordered_json::array();
   for (const model::WaitEdge& edge : finding.cycle) to["cycle"].push_back(EdgeToJson(edge, sites));
@@ -140,6 +145,14 @@ class Reader {
     out->summary = Text(from, path, "summary");
     out->advice = Text(from, path, "advice");
     out->culprit_ranks = Ranks(from, path, "culprit_ranks");
+    if (from.contains("culprit_processes")) {  // files of earlier versions do not have it
+      Each(from, path, "culprit_processes", [&](const json& culprit, const std::string& at) {
+        model::CulpritProcess& to = out->culprit_processes.emplace_back();
+        to.rank = Int(culprit, at, "rank");
+        to.pid = static_cast<uint32_t>(Unsigned(culprit, at, "pid"));
+        to.node = Text(culprit, at, "node");
+      });
+    }
     out->victim_ranks = Ranks(from, path, "victim_ranks");
     Each(from, path, "cycle",
          [&](const json& edge, const std::string& at) { out->cycle.push_back(Edge(edge, at)); });

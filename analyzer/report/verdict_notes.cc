@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <map>
+
+#include "analyzer/ingest/graph_events.h"
 #include "analyzer/model/verdict/check_catalogue.h"
 
 namespace gordian::analyzer {
@@ -13,6 +16,20 @@ void AddNotes(const std::vector<std::string>& notes, model::Verdict* verdict) {
   };
   add(&verdict->main);
   for (model::Finding& finding : verdict->findings) add(&finding);
+}
+
+void NameNodes(const std::vector<NodeOfJob>& nodes, const std::string& host,
+               model::Verdict* verdict) {
+  std::map<uint32_t, std::string> names;
+  for (const NodeOfJob& node : nodes) names[node.index] = node.name;
+  auto name = [&](model::Finding* finding) {
+    for (model::CulpritProcess& culprit : finding->culprit_processes) {
+      const auto found = names.find(culprit.process / kProcessesOfNode);
+      culprit.node = found == names.end() ? host : found->second;
+    }
+  };
+  name(&verdict->main);
+  for (model::Finding& finding : verdict->findings) name(&finding);
 }
 
 void NoteDropped(uint64_t dropped, model::Verdict* verdict) {

@@ -410,6 +410,7 @@ class Analysis::Impl {
     }
     AddNotes(notes_, &verdict);
     AddNotes(fleet_.Texts(), &verdict);
+    NameNodes(fleet_.Nodes(), host_, &verdict);
     NoteDropped(events_.dropped(), &verdict);
     signs_.AddTo(model_, &verdict);
     return verdict;

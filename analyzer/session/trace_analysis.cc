@@ -89,6 +89,7 @@ StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOpt
 
   result.verdict = model.Current();
   AddNotes(fleet.Texts(), &result.verdict);
+  NameNodes(fleet.Nodes(), result.header.host(), &result.verdict);
   NoteDropped(events.dropped(), &result.verdict);
   if (!result.complete && !options.still_written) {
     AddNotes({"events after the end of the trace, which is " + result.ending}, &result.verdict);

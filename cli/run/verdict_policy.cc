@@ -56,6 +56,8 @@ std::vector<std::pair<std::string, std::string>> VerdictVariables(const Finding&
   return {{"GORDIAN_VERDICT", model::Name(finding.verdict)},
           {"GORDIAN_CONFIDENCE", model::Name(finding.confidence)},
           {"GORDIAN_CULPRIT_RANKS", ranks},
+          {"GORDIAN_CULPRIT_PIDS", pids},
+          {"GORDIAN_CULPRIT_NODES", nodes},
           {"GORDIAN_SUMMARY", finding.summary}};
 }
 

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 
 from cli_testing import (EMULATOR, JOB, RPATH_JOB, CliTest, alive, children_of, has_looked_again, main, tree_below,
@@ -95,13 +96,22 @@ class OnVerdict(RecordingTest):
 
     def test_exec_runs_the_command_once(self):
         process = self.start("run", "--emulator", "--session", "s", "--on-verdict",
-                             "exec:echo \"$GORDIAN_VERDICT $GORDIAN_CULPRIT_RANKS $GORDIAN_SESSION $LD_PRELOAD\" >> hook; "
-                             "echo loud", "--", *HANG)
+                             "exec:echo $GORDIAN_CULPRIT_PIDS > pids; "
+                             "for pid in $GORDIAN_CULPRIT_PIDS; do cat /proc/$pid/comm >> names; done; "
+                             "echo $GORDIAN_CULPRIT_NODES > nodes; echo loud; "
+                             "echo \"$GORDIAN_VERDICT $GORDIAN_CULPRIT_RANKS $GORDIAN_SESSION $LD_PRELOAD\" >> hook",
+                             "--", *HANG)
         self.assertTrue(wait_until(lambda: os.path.exists(self.path("hook")) and self.read("hook").endswith("\n")))
         self.assertIsNone(process.poll())
         self.signal_until_gone(process, signal.SIGINT)
         out, err = process.communicate(timeout=20)
         self.assertEqual(self.read("hook"), f"deadlock 0 1 {self.path('s')} \n")
+        culprits = self.verdict("s")["culprit_processes"]
+        self.assertEqual([culprit["rank"] for culprit in culprits], [0, 1])
+        self.assertEqual(self.read("pids").split(), [str(culprit["pid"]) for culprit in culprits])
+        self.assertEqual(len(set(self.read("pids").split())), 2)
+        self.assertEqual(set(self.read("names").split()), {os.path.basename(HANG[0])[:15]}, "not the job's processes")
+        self.assertEqual(self.read("nodes").split(), [socket.gethostname()] * 2)
         self.assertNotIn("loud", out, "the command wrote into the job's output")
         self.assertIn("loud", err)
 

@@ -87,6 +87,7 @@ class JobModel::Impl {
   void LookForProgress(const RoundView& view);
   Finding Base(const Names& names) const;
   void FillEvidence(const Names& names, Finding* finding) const;
+  std::vector<CulpritProcess> CulpritsOf(const Names& names, const Finding& finding) const;
 
   mutable std::optional<Names> names_;
   mutable FirstReported mismatches_reported_;
@@ -478,6 +479,21 @@ Finding JobModel::Impl::Base(const Names& names) const {
   return finding;
 }
 
+std::vector<CulpritProcess> JobModel::Impl::CulpritsOf(const Names& names,
+                                                       const Finding& finding) const {
+  std::vector<CulpritProcess> culprits;
+  if (finding.culprit_ranks.empty()) return culprits;
+  const std::set<int> ranks(finding.culprit_ranks.begin(), finding.culprit_ranks.end());
+  for (const auto& [rank, id] : HoldersOf(execution_, names, ranks)) {
+    const Process* const process = execution_.Find(id);
+    culprits.push_back({.rank = rank,
+                        .process = id,
+                        .pid = process != nullptr ? process->info.pid : 0,
+                        .node = ""});
+  }
+  return culprits;
+}
+
 Verdict JobModel::Impl::Current() const {
   const Names& names = NamesNow();
   std::vector<Finding> findings;
@@ -500,6 +516,7 @@ Verdict JobModel::Impl::Current() const {
   for (Finding& finding : findings) {
     FillEvidence(names, &finding);
     finding.communicators = CommunicatorsOf(finding, matcher_, names);
+    finding.culprit_processes = CulpritsOf(names, finding);
   }
   Verdict verdict = WorstFirst(std::move(findings));
   verdict.restarts = names.incarnations().Summary();

@@ -147,20 +147,27 @@ std::map<ProcessId, int> RanksNow(const ExecutionGraph& execution, const Names& 
   return all;
 }
 
-std::vector<ProcessId> ProcessesOf(const ExecutionGraph& execution, const Names& names,
+std::map<int, ProcessId> HoldersOf(const ExecutionGraph& execution, const Names& names,
                                    const std::set<int>& ranks) {
-  std::map<int, std::set<ProcessId>> holders;
+  std::map<int, std::set<ProcessId>> claims;
   for (const auto& [id, process] : execution.processes()) {
     if (!IsRank(id, process, names.incarnations())) continue;
     for (const int rank : names.AllRanks(id)) {
-      if (ranks.contains(rank)) holders[rank].insert(id);
+      if (ranks.contains(rank)) claims[rank].insert(id);
     }
   }
-  std::set<ProcessId> held;
-  for (const auto& [rank, processes] : holders) {
-    if (processes.size() == 1) held.insert(*processes.begin());
+  std::map<int, ProcessId> holders;
+  for (const auto& [rank, processes] : claims) {
+    if (processes.size() == 1) holders[rank] = *processes.begin();
   }
-  return {held.begin(), held.end()};
+  return holders;
+}
+
+std::vector<ProcessId> ProcessesOf(const ExecutionGraph& execution, const Names& names,
+                                   const std::set<int>& ranks) {
+  std::set<ProcessId> processes;
+  for (const auto& [rank, process] : HoldersOf(execution, names, ranks)) processes.insert(process);
+  return {processes.begin(), processes.end()};
 }
 
 JobSnapshot TakeSnapshot(const ExecutionGraph& execution, const Matcher& matcher, uint64_t now_ns) {

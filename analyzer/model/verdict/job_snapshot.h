@@ -60,7 +60,8 @@ struct JobSnapshot {
 // As in the snapshot: the lowest rank of each process that has one.
 std::map<ProcessId, int> RanksNow(const ExecutionGraph&, const Names&);
 
-// The processes that hold these ranks now. A rank that several claim names none of them.
+// The process that holds each of these ranks now. A rank that several claim names none of them.
+std::map<int, ProcessId> HoldersOf(const ExecutionGraph&, const Names&, const std::set<int>& ranks);
 std::vector<ProcessId> ProcessesOf(const ExecutionGraph&, const Names&, const std::set<int>& ranks);
 
 JobSnapshot TakeSnapshot(const ExecutionGraph&, const Matcher&, uint64_t now_ns);

@@ -92,6 +92,16 @@ struct FoundCommunicator {
   friend bool operator==(const FoundCommunicator&, const FoundCommunicator&) = default;
 };
 
+// The process of a culprit.
+struct CulpritProcess {
+  int rank = -1;
+  ProcessId process = 0;
+  uint32_t pid = 0;
+  std::string node;  // the model does not fill it
+
+  friend bool operator==(const CulpritProcess&, const CulpritProcess&) = default;
+};
+
 struct Evidence {
   int ranks_seen = 0;
   int ranks_expected = 0;
@@ -111,6 +121,7 @@ struct Finding {
   std::string summary;  // one line
   std::string advice;
   std::vector<int> culprit_ranks;
+  std::vector<CulpritProcess> culprit_processes;  // of those ranks whose process is known
   std::vector<int> victim_ranks;
   std::vector<WaitEdge> cycle;  // empty unless a cycle was found
   std::vector<StuckOperation> operations;

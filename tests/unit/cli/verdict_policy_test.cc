@@ -150,5 +150,41 @@ TEST(VerdictPolicy, AVerdictThatMayEndNothingIsToldAlone) {
   EXPECT_TRUE(policy.ActNow(101 * kSecond, 1, true));
 }
 
+TEST(VerdictPolicy, AProblemThatComesLaterGetsALineOfItsOwn) {
+  VerdictPolicy policy({});
+  model::Verdict verdict = Make(VerdictKind::kDeadlock);
+  model::Finding early = Make(VerdictKind::kMismatch).main;
+  early.culprit_ranks = {5};
+  verdict.findings.push_back(early);
+  EXPECT_EQ(policy.Judge(verdict, false), Say::kReport);
+  EXPECT_TRUE(policy.TakeFurther().empty()) << "the report shows it";
+
+  model::Finding late = Make(VerdictKind::kHostBlocked, Confidence::kSuspected).main;
+  late.culprit_ranks = {3};
+  verdict.findings.push_back(late);
+  EXPECT_EQ(policy.Judge(verdict, false), Say::kNothing);
+  ASSERT_EQ(policy.TakeFurther().size(), 1u);
+  EXPECT_EQ(policy.Judge(verdict, false), Say::kNothing);
+  EXPECT_TRUE(policy.TakeFurther().empty()) << "once is enough";
+
+  verdict.findings.back().confidence = Confidence::kConfirmed;
+  model::Finding consequence = Make(VerdictKind::kRankAborted, Confidence::kPossible).main;
+  consequence.culprit_ranks = {1};
+  verdict.findings.push_back(consequence);
+  policy.Judge(verdict, false);
+  EXPECT_TRUE(policy.TakeFurther().empty());
+}
+
+TEST(VerdictVariables, NameTheProcessOfEachCulprit) {
+  model::Finding finding = Make(VerdictKind::kDeadlock).main;
+  finding.culprit_ranks = {0, 3};
+  finding.culprit_processes = {{.rank = 3, .pid = 77, .node = "n1"}};
+  std::map<std::string, std::string> variables;
+  for (const auto& [name, value] : VerdictVariables(finding)) variables[name] = value;
+  EXPECT_EQ(variables["GORDIAN_CULPRIT_RANKS"], "0 3");
+  EXPECT_EQ(variables["GORDIAN_CULPRIT_PIDS"], "- 77");
+  EXPECT_EQ(variables["GORDIAN_CULPRIT_NODES"], "- n1");
+}
+
 }  // namespace
 }  // namespace gordian::cli

@@ -40,6 +40,8 @@ Verdict TwoRanks() {
       "departs at train.cc:91. Or put them on two streams with CUDA work between them "
       "ordered by events.";
   main.culprit_ranks = {0, 1};
+  main.culprit_processes = {{.rank = 0, .pid = 4711, .node = "node7"},
+                            {.rank = 1, .pid = 4712, .node = "node8"}};
   main.victim_ranks = {2, 3};
   main.cycle = {
       WaitEdge{.rank = 0,
