@@ -165,7 +165,7 @@ bool Collector::Impl::HeirsLive(Followed* ended) {
   const auto gone = [&](const ProcessIdentity& heir) {
     const std::optional<TaskStat> stat = ReadProcessStat(heir.pid);
     // Once it has a ring the analyzer knows it by itself.
-    return !stat || stat->start != heir.start || stat->state == 'Z' || stat->state == 'X' ||
+    return !stat || stat->start != heir.start || !stat->alive() ||
            std::any_of(processes_.begin(), processes_.end(), [&](const auto& entry) {
              return entry.second.process->name().identity == heir;
            });

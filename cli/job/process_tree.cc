@@ -40,8 +40,8 @@ std::optional<ProcessStat> ReadProcessStat(pid_t pid) {
   int parent = 0;
   unsigned long long start = 0;
   if (sscanf(after_name + 1,
-             " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-             &stat.state, &parent, &start) != 3) {
+             " %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %llu",
+             &stat.state, &parent, &stat.threads, &start) != 4) {
     return std::nullopt;
   }
   stat.parent = parent;

@@ -24,13 +24,16 @@ struct ProcessStat {
   ProcessKey key;
   pid_t parent = 0;
   char state = '?';  // R, S, D, T, Z ... as in /proc/PID/stat
-  bool alive() const { return state != 'Z' && state != 'X' && state != 'x'; }
+  long threads = 0;  // with a main thread that is a zombie
+
+  // A process whose main thread has left by pthread_exit is shown as a zombie and runs on.
+  bool alive() const { return state != 'X' && state != 'x' && (state != 'Z' || threads > 1); }
 };
 
 // Returns nullopt if there is no such process (any more).
 std::optional<ProcessStat> ReadProcessStat(pid_t pid);
 
-// True if that very process exists and is no zombie.
+// True if that very process exists and some thread of it runs.
 bool IsAlive(const ProcessKey& key);
 
 // All living processes below `root`, without `root` itself, `spared`, and the descendants of

@@ -107,6 +107,8 @@ std::optional<TaskStat> ParseTaskStat(std::string_view line) {
       fine = ToNumber(word, &utime);
     } else if (field == 15) {
       fine = ToNumber(word, &stime);
+    } else if (field == 20) {
+      fine = ToNumber(word, &out.threads);
     } else if (field == 22) {
       fine = ToNumber(word, &out.start);
     } else if (field == 52 && !word.empty()) {
@@ -341,7 +343,7 @@ std::vector<pid_t> FindByRankName(const RankName& name) {
       continue;
     }
     const std::optional<TaskStat> stat = ReadProcessStat(pid);
-    if (stat && stat->state != 'Z' && stat->state != 'X') out.push_back(pid);
+    if (stat && stat->alive()) out.push_back(pid);
   }
   closedir(dir);
   return out;

@@ -20,7 +20,12 @@ struct TaskStat {
   char state = '?';        // R S D T t Z X I ...
   uint64_t cpu_ticks = 0;  // utime + stime
   uint64_t start = 0;      // field 22, clock ticks since boot
+  uint64_t threads = 0;    // field 20: of the process, with a main thread that is a zombie
   int exit_status = 0;     // field 52, as waitpid has it; meaningful for Z only
+
+  // Of a process: some thread of it runs. One whose main thread has left by pthread_exit is shown
+  // as a zombie and runs on.
+  bool alive() const { return state != 'X' && (state != 'Z' || threads > 1); }
 };
 
 // Returns nullopt for a line of another shape.

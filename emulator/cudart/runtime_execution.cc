@@ -6,6 +6,7 @@
 #include "emulator/cudart/registry.h"
 #include "emulator/cudart/runtime_common.h"
 #include "emulator/engine/graph/graph_api.h"
+#include "emulator/engine/process/of_this_thread.h"
 
 using namespace gordian::emu;  // NOLINT: every line of this file uses it
 
@@ -19,10 +20,7 @@ struct Configuration {
 };
 
 // Configurations that <<<>>> pushed and the kernel's host stub has not popped yet.
-std::vector<Configuration>& Configurations() {
-  thread_local std::vector<Configuration> stack;
-  return stack;
-}
+std::vector<Configuration>& Configurations() { return OfThisThread<std::vector<Configuration>>(); }
 
 // A launch also takes kernel handles, so the runtime takes an unregistered address for one.
 constexpr cudaError_t kUnknownFunction = cudaErrorInvalidResourceHandle;

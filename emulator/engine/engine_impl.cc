@@ -9,13 +9,11 @@
 
 #include "emulator/engine/graph/graphs_impl.h"
 #include "emulator/engine/process/futex.h"
+#include "emulator/engine/process/of_this_thread.h"
 
 namespace gordian::emu {
 
-ThreadState& CurrentThread() {
-  thread_local ThreadState state;
-  return state;
-}
+ThreadState& CurrentThread() { return OfThisThread<ThreadState>(); }
 
 ThreadState::~ThreadState() {
   if (id != 0) EngineImpl::Get().ThreadEnds(id);

@@ -151,7 +151,7 @@ JOBS = {
     "graphs_share_communicator": Expect(["mismatch"], [[0, 1]], hangs=None),
 }
 JOBS.update({name: deadlock(*DEPARTS) for name in
-             ("inversion_loaders", "inversion_dying_threads", "inversion_300_threads")})
+             ("inversion_loaders", "inversion_dying_threads", "inversion_without_main_thread", "inversion_300_threads")})
 JOBS["inversion_beside_sleeper"] = Expect(["deadlock"], DEPARTS)  # a suspicion: the sleeper may call
 JOBS.update({name: deadlock(*DEPARTS) for name in ("inversion_reopened", "inversion_two_copies", "inversion")})
 # How a job comes by the libraries, other than by being linked to them: its command.

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "emulator/engine/engine_impl.h"
+#include "emulator/engine/process/peer_process.h"
 
 namespace gordian::emu {
 namespace {
@@ -29,26 +30,13 @@ struct IpcHandle {
 };
 static_assert(sizeof(IpcHandle) <= kIpcHandleBytes);
 
-// Field 22 of /proc/PID/stat, in clock ticks; 0 when there is no such process.
-uint64_t StartTime(int pid) {
-  FILE* const file = fopen(("/proc/" + std::to_string(pid) + "/stat").c_str(), "re");
-  if (file == nullptr) return 0;
-  char text[1024];
-  const size_t size = fread(text, 1, sizeof(text) - 1, file);
-  fclose(file);
-  text[size] = '\0';
-  const char* field = strrchr(text, ')');  // the name before it may contain anything
-  for (int i = 2; i < 22 && field != nullptr; ++i) field = strchr(field + 1, ' ');
-  return field != nullptr ? strtoull(field, nullptr, 10) : 0;
-}
-
 IpcHandle NewHandle(uint32_t magic, int fd, int physical_device) {
   IpcHandle handle{};
   handle.magic = magic;
   handle.pid = getpid();
   handle.fd = fd;
   handle.physical_device = physical_device;
-  handle.started = StartTime(handle.pid);
+  handle.started = StartTimeOf(handle.pid);
   return handle;
 }
 
@@ -59,10 +47,8 @@ void Write(const IpcHandle& handle, char out[kIpcHandleBytes]) {
 
 // Opens the handle's descriptor here; -1 if its process is gone or not accessible.
 int OpenDescriptor(const IpcHandle& handle) {
-  if (StartTime(handle.pid) != handle.started) return -1;
-  const std::string path =
-      "/proc/" + std::to_string(handle.pid) + "/fd/" + std::to_string(handle.fd);
-  return open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (StartTimeOf(handle.pid) != handle.started) return -1;
+  return OpenDescriptorOf(handle.pid, handle.fd);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <new>
 
 #include "emulator/engine/process/futex.h"
+#include "emulator/engine/process/peer_process.h"
 
 namespace gordian::emu {
 namespace {
@@ -76,23 +77,6 @@ void SweepDeadJobs() {
 }
 
 }  // namespace
-
-uint64_t StartTimeOf(int pid) {
-  char path[64];
-  snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
-  char text[1024];
-  const ssize_t n = read(fd, text, sizeof(text) - 1);
-  close(fd);
-  if (n <= 0) return 0;
-  text[n] = '\0';
-  // Field 2 is the name in parentheses and may hold anything; the start time is field 22.
-  const char* p = strrchr(text, ')');
-  if (p == nullptr || (p[1] == ' ' && (p[2] == 'Z' || p[2] == 'X'))) return 0;
-  for (int field = 2; field < 22 && p != nullptr; ++field) p = strchr(p + 1, ' ');
-  return p == nullptr ? 0 : strtoull(p, nullptr, 10);
-}
 
 bool Job::IsAlive(const JobProcess& process) {
   const uint32_t state = process.state.load(std::memory_order_acquire);

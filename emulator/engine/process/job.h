@@ -36,9 +36,6 @@ class Job {
   std::string path_;
 };
 
-// Clock ticks from boot to the start of the process; 0 when there is none.
-uint64_t StartTimeOf(int pid);
-
 }  // namespace gordian::emu
 
 #endif  // GORDIAN_EMULATOR_ENGINE_PROCESS_JOB_H_

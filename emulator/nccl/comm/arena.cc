@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "emulator/engine/engine_api.h"
+#include "emulator/engine/process/peer_process.h"
 #include "emulator/nccl/comm/futex.h"
 
 namespace gordian::emu::nccl {
@@ -31,9 +32,7 @@ uint64_t InodeOf(int fd) {
 }
 
 int OpenPeerFd(int pid, int fd, uint64_t inode) {
-  char path[64];
-  std::snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
-  int opened = open(path, O_RDWR | O_CLOEXEC);
+  const int opened = OpenDescriptorOf(pid, fd);
   if (opened >= 0 && InodeOf(opened) != inode) {
     close(opened);
     return -1;

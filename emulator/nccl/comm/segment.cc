@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "emulator/engine/engine_api.h"
+#include "emulator/engine/process/peer_process.h"
 #include "emulator/nccl/api/error.h"
 #include "emulator/nccl/comm/futex.h"
 #include "emulator/nccl/comm/stale_files.h"
@@ -57,7 +58,7 @@ int MakeFile(const CommKey& key, int nranks) {
   header->key = key;
   header->pid_namespace = PidNamespace();
   header->creator_pid = getpid();
-  header->creator_start_time = ProcessStartTime(getpid());
+  header->creator_start_time = StartTimeOf(getpid());
   munmap(page, sizeof(Header));
   return fd;
 }
@@ -71,7 +72,7 @@ int OpenOrMake(const std::string& path, const CommKey& key, int nranks) {
     fd = MakeFile(key, nranks);
     if (fd < 0) return -1;
     char self[64];
-    std::snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+    std::snprintf(self, sizeof(self), "/proc/thread-self/fd/%d", fd);
     if (linkat(AT_FDCWD, self, AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0) return fd;
     int error = errno;
     close(fd);
@@ -138,7 +139,7 @@ bool Segment::Claim(int rank, int physical_device) {
   me.arena_fd = Arena::Instance().fd();
   me.arena_inode = Arena::Instance().inode();
   me.physical_device = physical_device;
-  me.start_time = ProcessStartTime(getpid());
+  me.start_time = StartTimeOf(getpid());
   me.pid = getpid();
   me.claimed.store(2, std::memory_order_release);
   return true;
@@ -254,7 +255,7 @@ std::vector<int> Segment::Lacking(const std::function<bool(int)>& there) const {
 
 bool Segment::IsGone(int rank) {
   const Member& who = member(rank);
-  return header()->pid_namespace == PidNamespace() && ProcessStartTime(who.pid) != who.start_time;
+  return header()->pid_namespace == PidNamespace() && StartTimeOf(who.pid) != who.start_time;
 }
 
 bool Segment::WaitMembers(const char* kind, const std::function<bool(int)>& there,

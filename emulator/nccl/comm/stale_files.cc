@@ -11,6 +11,7 @@
 #include <cstring>
 #include <string>
 
+#include "emulator/engine/process/peer_process.h"
 #include "emulator/nccl/comm/shared_layout.h"
 
 namespace gordian::emu::nccl {
@@ -20,7 +21,7 @@ std::atomic<bool> unfinished_join{false};
 
 bool Alive(int pid, uint64_t start_time, bool leaving) {
   if (leaving && pid == getpid()) return false;
-  uint64_t now = ProcessStartTime(pid);
+  uint64_t now = StartTimeOf(pid);
   return now != 0 && now == start_time;
 }
 
@@ -54,31 +55,6 @@ __attribute__((destructor)) void SweepAtExit() {
 }
 
 }  // namespace
-
-uint64_t ProcessStartTime(int pid) {
-  char path[64];
-  std::snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
-  char text[1024];
-  ssize_t n = read(fd, text, sizeof(text) - 1);
-  close(fd);
-  if (n <= 0) return 0;
-  text[n] = '\0';
-  // Field 2 is the name in parentheses and may hold anything; the start time is field 22.
-  const char* p = std::strrchr(text, ')');
-  if (p == nullptr) return 0;
-  if (p[1] == ' ' && (p[2] == 'Z' || p[2] == 'X')) return 0;  // a zombie
-  for (int field = 2; field < 22 && p != nullptr; ++field) {
-    p = std::strchr(p + 1, ' ');
-  }
-  return p == nullptr ? 0 : std::strtoull(p, nullptr, 10);
-}
-
-uint64_t PidNamespace() {
-  struct stat st = {};
-  return stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
-}
 
 void SweepStaleFiles(bool leaving) {
   DIR* folder = opendir(kRendezvousFolder);

@@ -1,17 +1,11 @@
-// Removes abandoned rendezvous files, and identifies processes.
+// Removes abandoned rendezvous files.
 #ifndef GORDIAN_EMULATOR_NCCL_COMM_STALE_FILES_H_
 #define GORDIAN_EMULATOR_NCCL_COMM_STALE_FILES_H_
-
-#include <cstdint>
 
 namespace gordian::emu::nccl {
 
 inline constexpr char kRendezvousFolder[] = "/dev/shm";
 inline constexpr char kRendezvousPrefix[] = "/dev/shm/gordian-emu-";
-
-// Clock ticks from boot to the start of the process; 0 if there is none.
-uint64_t ProcessStartTime(int pid);
-uint64_t PidNamespace();
 
 // Removes the rendezvous files whose creator and members are all dead. `leaving` counts this
 // process as dead.

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "emulator/engine/process/of_this_thread.h"
 #include "emulator/nccl/api/error.h"
 #include "emulator/nccl/comm/schedule.h"
 
@@ -37,7 +38,7 @@ struct ThreadGroup {
   Group group;
 };
 
-thread_local ThreadGroup thread_group;
+ThreadGroup& CurrentGroup() { return OfThisThread<ThreadGroup>(); }
 
 ncclResult_t RunJob(const Job& job) {
   ncclResult_t result = job.run();
@@ -189,7 +190,7 @@ void AddOperation(Group* group, const std::shared_ptr<Comm>& comm, const Operati
 // Closes the thread's group: ncclSuccess if the caller must run it, ncclInProgress if an outer one
 // is still open.
 ncclResult_t Close(Group* group) {
-  ThreadGroup& mine = thread_group;
+  ThreadGroup& mine = CurrentGroup();
   if (mine.depth == 0) return Fail(ncclInvalidUsage, "ncclGroupEnd: not in a group call.");
   if (--mine.depth > 0) return ncclInProgress;
   *group = std::exchange(mine.group, {});
@@ -203,13 +204,13 @@ ncclResult_t Close(Group* group) {
 }  // namespace
 
 ncclResult_t GroupStart() {
-  ++thread_group.depth;
+  ++CurrentGroup().depth;
   return ncclSuccess;
 }
 
 ncclResult_t GroupEnd() {
   Group group;
-  if (thread_group.depth == 1) ProfileGroupEnd();
+  if (CurrentGroup().depth == 1) ProfileGroupEnd();
   ncclResult_t result = Close(&group);
   if (result == ncclInProgress) return ncclSuccess;
   if (result == ncclSuccess) result = Submit(std::move(group));
@@ -237,10 +238,10 @@ ncclResult_t SubmitOperation(const std::shared_ptr<Comm>& comm, const Operation&
   if (Schedule* schedule = Schedule::Get()) turn.Add(schedule->StepsOf(*comm, true));
   Operation called = operation;
   called.captured = GetEngine().IsCapturing(called.stream);
-  comm->profiled().OnCall(&called, thread_group.depth + 1);
-  if (thread_group.depth > 0) {
-    thread_group.group.turn.Join(std::move(turn));
-    AddOperation(&thread_group.group, comm, called);
+  comm->profiled().OnCall(&called, CurrentGroup().depth + 1);
+  if (CurrentGroup().depth > 0) {
+    CurrentGroup().group.turn.Join(std::move(turn));
+    AddOperation(&CurrentGroup().group, comm, called);
     return ncclSuccess;
   }
   Group group;
@@ -252,8 +253,8 @@ ncclResult_t SubmitOperation(const std::shared_ptr<Comm>& comm, const Operation&
 }
 
 ncclResult_t SubmitRma(const std::shared_ptr<Comm>& comm, const RmaOperation& operation) {
-  if (thread_group.depth > 0) {
-    EntryFor(&thread_group.group, comm).rma.push_back(operation);
+  if (CurrentGroup().depth > 0) {
+    EntryFor(&CurrentGroup().group, comm).rma.push_back(operation);
     return ncclSuccess;
   }
   Group group;
@@ -266,9 +267,9 @@ ncclResult_t SubmitJob(const std::shared_ptr<Comm>& comm, const void* order,
   Job job{comm, order, std::move(run)};
   Turn turn;
   if (Schedule* schedule = Schedule::Get()) turn.Add(schedule->StepsOf(*comm, false));
-  if (thread_group.depth > 0) {
-    thread_group.group.turn.Join(std::move(turn));
-    thread_group.group.jobs.push_back(std::move(job));
+  if (CurrentGroup().depth > 0) {
+    CurrentGroup().group.turn.Join(std::move(turn));
+    CurrentGroup().group.jobs.push_back(std::move(job));
     return ncclSuccess;
   }
   Group group;
@@ -278,7 +279,7 @@ ncclResult_t SubmitJob(const std::shared_ptr<Comm>& comm, const void* order,
 }
 
 ncclResult_t NoteInGroup(ncclResult_t result) {
-  ThreadGroup& mine = thread_group;
+  ThreadGroup& mine = CurrentGroup();
   if (mine.depth > 0 && result != ncclSuccess && result != ncclInProgress &&
       mine.error == ncclSuccess) {
     mine.error = result;

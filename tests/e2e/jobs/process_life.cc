@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <condition_variable>
+#include <fstream>
 #include <mutex>
+#include <string>
 #include <thread>
 
 #include "tests/e2e/jobs/job.h"
@@ -61,6 +63,13 @@ void EndLoader(pid_t child) {
   if (waitpid(child, &status, 0) != child || !WIFSIGNALED(status)) std::_Exit(7);
 }
 
+bool MainThreadIsGone() {
+  std::ifstream file("/proc/self/stat");
+  std::string line;
+  std::getline(file, line);
+  return line.find(") Z ") != std::string::npos;
+}
+
 }  // namespace
 
 // As loaders of data do, children of a rank come, call nothing or little, and are killed. Their
@@ -106,6 +115,26 @@ JOB(inversion_dying_threads, 2) {
     pthread_join(thread, nullptr);
   }
   c.Sync(pair.stream);
+}
+
+// The main thread of each rank has left by pthread_exit: the kernel shows the process as a zombie, and
+// another thread does all that the rank does.
+JOB(inversion_without_main_thread, 2) {
+  static job::Context* context;
+  context = &c;
+  pthread_t thread;
+  const auto body = [](void*) -> void* {
+    while (!MainThreadIsGone()) usleep(1000);
+    CUDA_OK(cudaSetDevice(context->rank));
+    const Pair pair = MakePair(*context);
+    context->Begin(pair.stream);
+    Invert(*context, pair);
+    context->Sync(pair.stream);
+    context->Step("end");
+    std::_Exit(0);
+  };
+  if (pthread_create(&thread, nullptr, body, nullptr) != 0) std::_Exit(7);
+  pthread_exit(nullptr);
 }
 
 // The threads are all there at once; what those beyond the slots do is lost, and nothing else.

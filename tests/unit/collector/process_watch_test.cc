@@ -73,6 +73,7 @@ TEST(ProcReaderTest, TaskStatWithHostileName) {
   EXPECT_EQ(good->cpu_ticks, 42u);
   EXPECT_EQ(good->start, 266104u);
   EXPECT_EQ(good->exit_status, 256);
+  EXPECT_EQ(good->threads, 10u);
   EXPECT_FALSE(ParseTaskStat(""));
   EXPECT_FALSE(ParseTaskStat(")("));
   EXPECT_FALSE(ParseTaskStat("1 (a) S 1 2 3"));

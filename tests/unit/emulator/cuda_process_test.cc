@@ -62,6 +62,30 @@ TEST(Fork, ChildOfAProcessThatNeverUsedCudaStartsFresh) {
             0);
 }
 
+// exit() destroys what the main thread has as thread_local before it calls this function.
+// The child is one of a process that never used CUDA, too.
+TEST(Fork, FunctionsOfAtexitMayCallCuda) {
+  EXPECT_EQ(RunInChild([] {
+              atexit([] {
+                void* pointer = nullptr;
+                cudaStream_t stream = nullptr;
+                int device = -1;
+                if (cudaDeviceSynchronize() != cudaSuccess) _exit(2);
+                if (cudaGetDevice(&device) != cudaSuccess || device != 1) _exit(3);
+                if (cudaMalloc(&pointer, 64) != cudaSuccess) _exit(4);
+                if (cudaStreamCreate(&stream) != cudaSuccess) _exit(5);
+                if (cudaMemsetAsync(pointer, 0, 64, stream) != cudaSuccess) _exit(6);
+                _exit(cudaStreamSynchronize(stream) == cudaSuccess ? 0 : 7);
+              });
+              if (cudaSetDevice(1) != cudaSuccess) return 8;
+              if (cudaLaunchHostFunc(
+                      cudaStreamPerThread, [](void*) { usleep(1000); }, nullptr) != cudaSuccess)
+                return 9;
+              exit(1);
+            }),
+            0);
+}
+
 TEST(Fork, ChildOfAProcessThatUsedCudaCannot) {
   int known = 0;
   ASSERT_EQ(cudaGetDeviceCount(&known), cudaSuccess);
