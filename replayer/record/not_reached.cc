@@ -148,18 +148,28 @@ class Adder {
     return -1;
   }
 
-  // The stream on which the rank calls the communicator's operations; else one on which it calls
-  // any.
-  int StreamFor(int rank, int comm) const {
-    int any = -1;
+  // The stream on which the rank calls the communicator's operations. A rank that has called none
+  // does as the caller of the counterpart: takes the stream of its own that has what the caller's
+  // stream has of other communicators; else -1, for a new stream.
+  int StreamFor(int rank, int comm, const Place& counterpart) const {
+    std::map<int, int> stream_of;  // by communicator
+    ForEachOperation(rank, [&](const Op& op) { stream_of.emplace(op.comm, op.stream); });
+    if (const auto own = stream_of.find(comm); own != stream_of.end()) return own->second;
+    int alike = -1;
+    ForEachOperation(counterpart.rank, [&](const Op& op) {
+      const auto own = stream_of.find(op.comm);
+      if (op.stream == At(counterpart).stream && own != stream_of.end()) alike = own->second;
+    });
+    return alike;
+  }
+
+  template <typename Visit>
+  void ForEachOperation(int rank, const Visit& visit) const {
     for (const ThreadProgram& thread : schedule_.ranks[rank].threads) {
       for (const Op& op : thread.ops) {
-        if (!IsOperation(op.kind)) continue;
-        if (op.comm == comm) return op.stream;
-        any = op.stream;
+        if (IsOperation(op.kind)) visit(op);
       }
     }
-    return any >= 0 || schedule_.ranks[rank].streams.empty() ? any : 0;
   }
 
   // No call on the communicator may follow these.
@@ -205,9 +215,11 @@ class Adder {
       if (end - begin > 1) ops.push_back(Bracket(OpKind::kGroupStart));
       for (size_t i = begin; i < end; ++i) {
         Op op = std::move(calls[i].op);
-        op.stream = StreamFor(rank, op.comm);
+        const Stream& theirs = schedule_.ranks[calls[i].counterpart.rank].streams[op.stream];
+        op.stream = StreamFor(rank, op.comm, calls[i].counterpart);
         if (op.stream < 0) {
-          program.streams.push_back({"s" + std::to_string(program.streams.size() + 1)});
+          program.streams.push_back(
+              {"s" + std::to_string(program.streams.size() + 1), theirs.kind});
           op.stream = static_cast<int>(program.streams.size()) - 1;
         }
         op.id = next_id_++;

@@ -12,7 +12,7 @@
 namespace gordian::replayer {
 namespace {
 
-// Whether a thread never leaves this call. The minimizer keeps such calls.
+// Whether a thread never leaves this call. The minimizer removes only waits among them, and last.
 bool IsStand(const Op& op) { return (op.unfinished && IsHostWait(op.kind)) || EndsThread(op.kind); }
 
 // Other orders of the threads, for ranks that have several: all reversed; one rank's reversed; all
@@ -313,6 +313,21 @@ class Minimizer {
     });
   }
 
+  // Last: without its final wait a thread waits at its end, which would let others join it.
+  void FinalWaits() {
+    // An awaited call comes after a host wait, or would have come: the wait is why it is not made.
+    const bool matter =
+        std::any_of(goal_.because.begin(), goal_.because.end(), [](const std::string& why) {
+          return why.starts_with("not called") || why.starts_with("in a call");
+        });
+    if (matter) return;
+    std::vector<std::vector<OpId>> waits;
+    ForEachOp(best_, [&](size_t, size_t, const Op& op) {
+      if (IsHostWait(op.kind) && op.unfinished) waits.push_back({op.id});
+    });
+    ReduceOps("final waits", waits);
+  }
+
   void Sizes() {
     Reduce<std::vector<OpId>>(
         "sizes", Steps(best_),
@@ -344,6 +359,7 @@ class Minimizer {
       TakeOut();
       Shape();
     } while (changed_ && !stopped_);
+    FinalWaits();
     Sizes();
   }
 

@@ -12,8 +12,8 @@
 // for the whole, with the awaited ranks held back for the same kinds of reasons, and if each
 // remaining thread that stood in a call that did not return still stands in it. Without comparing
 // the reasons, the minimizer would remove calls that a thread does not reach, and the cycle would
-// rest on a call that the program no longer contains. The last calls of threads stay: without them
-// a thread would merely wait at its end.
+// rest on a call that the program no longer contains. It removes the waits at the ends of threads
+// last, and only where no awaited call comes after a wait: without them a thread waits at its end.
 //
 // Candidates can be run: the minimizer calls `confirm` for the smallest; if that fails, for the
 // larger ones before it, and from the last good one on for each candidate. So a job that the model

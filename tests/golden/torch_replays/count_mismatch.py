@@ -49,24 +49,24 @@ def rank_0():
     # rank 4 of the recorded job
     s1 = torch.cuda.Stream()
     with on(s1): dist.all_reduce(data(4, torch.float32), op=dist.ReduceOp.SUM, group=dp)
-    s1.synchronize()
 
 
 def rank_1():
     # rank 5 of the recorded job
     s1 = torch.cuda.Stream()
     with on(s1): dist.all_reduce(data(2, torch.float32), op=dist.ReduceOp.SUM, group=dp)
-    s1.synchronize()
 
 
 RANKS = [rank_0, rank_1]
 
 
 def where(thread):
-    """The line of this file, outside of its helpers, that a thread is in; None once it has ended."""
+    """The line of this file, outside of its helpers, that a thread is in; of main only where it has left its rank_
+    function. None once the thread has ended."""
     frame, line = sys._current_frames().get(thread.ident), None
     while frame is not None:
-        if frame.f_code.co_name.startswith("rank_"):
+        name = frame.f_code.co_name
+        if name.startswith("rank_") or (name == "main" and line is None):
             line = frame.f_lineno
         frame = frame.f_back
     return line

@@ -69,7 +69,6 @@ def rank_0():
     s1 = torch.cuda.Stream()
     transfer(dp, s1, (dist.irecv, result(2, torch.float32), 1))
     transfer(dp, s1, (dist.isend, data(2, torch.float32), 1))
-    s1.synchronize()
 
 
 def rank_1():
@@ -77,17 +76,18 @@ def rank_1():
     s1 = torch.cuda.Stream()
     transfer(dp, s1, (dist.irecv, result(2, torch.float32), 0))
     transfer(dp, s1, (dist.isend, data(2, torch.float32), 0))
-    s1.synchronize()
 
 
 RANKS = [rank_0, rank_1]
 
 
 def where(thread):
-    """The line of this file, outside of its helpers, that a thread is in; None once it has ended."""
+    """The line of this file, outside of its helpers, that a thread is in; of main only where it has left its rank_
+    function. None once the thread has ended."""
     frame, line = sys._current_frames().get(thread.ident), None
     while frame is not None:
-        if frame.f_code.co_name.startswith("rank_"):
+        name = frame.f_code.co_name
+        if name.startswith("rank_") or (name == "main" and line is None):
             line = frame.f_lineno
         frame = frame.f_back
     return line

@@ -70,7 +70,6 @@ def rank_0():
     s1 = torch.cuda.Stream()
     with on(s1): dist.all_reduce(data(2, torch.float32), op=dist.ReduceOp.SUM, group=dp)
     with on(s1): dist.all_reduce(data(2, torch.float32), op=dist.ReduceOp.SUM, group=tp)
-    s1.synchronize()
 
 
 def rank_1():
@@ -81,13 +80,11 @@ def rank_1():
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         with on(s1): dist.all_reduce(data(2, torch.float32), op=dist.ReduceOp.SUM, group=tp)
         reach(0)
-        s1.synchronize()
 
     thread_1 = threading.Thread(target=rank_1_thread_1, daemon=True)
     thread_1.start()
     await_mark(0)
     with on(s1): dist.all_reduce(data(2, torch.float32), op=dist.ReduceOp.SUM, group=dp)
-    s1.synchronize()
     thread_1.join()
 
 
@@ -95,10 +92,12 @@ RANKS = [rank_0, rank_1]
 
 
 def where(thread):
-    """The line of this file, outside of its helpers, that a thread is in; None once it has ended."""
+    """The line of this file, outside of its helpers, that a thread is in; of main only where it has left its rank_
+    function. None once the thread has ended."""
     frame, line = sys._current_frames().get(thread.ident), None
     while frame is not None:
-        if frame.f_code.co_name.startswith("rank_"):
+        name = frame.f_code.co_name
+        if name.startswith("rank_") or (name == "main" and line is None):
             line = frame.f_lineno
         frame = frame.f_back
     return line

@@ -161,22 +161,22 @@ void GraphOrder(const Stage& s) {
 
 const std::vector<HangShape>& HangShapes() {
   static const auto* const kShapes = new std::vector<HangShape>{
-      {"inversion_one_stream", InversionOnOneStream, "communicator-order-cycle", 2, 4, 6},
+      {"inversion_one_stream", InversionOnOneStream, "communicator-order-cycle", 2, 4, 4},
       {"inversion_synchronise", InversionWithSynchronise, "host-wait-cycle", 2, 2, 4},
-      {"cycle_of_three", CycleOfThree, "communicator-order-cycle", 3, 6, 9},
-      {"event_cycle", EventCycle, "event-cycle", 2, 4, 10},
-      {"receive_first", ReceiveFirst, "point-to-point-order-cycle", 2, 4, 6},
-      {"missing_rank", MissingRank, "rank-not-joined", 2, 1, 3},
-      {"dead_rank", DeadRank, "rank-exited", 2, 1, 3},
-      {"missing_send", MissingSend, "host-blocked", 2, 1, 3},
+      {"cycle_of_three", CycleOfThree, "communicator-order-cycle", 3, 6, 6},
+      {"event_cycle", EventCycle, "event-cycle", 2, 4, 8},
+      {"receive_first", ReceiveFirst, "point-to-point-order-cycle", 2, 4, 4},
+      {"missing_rank", MissingRank, "rank-not-joined", 2, 1, 2},
+      {"dead_rank", DeadRank, "rank-exited", 2, 1, 2},
+      {"missing_send", MissingSend, "host-blocked", 2, 1, 2},
       {"split_divergent", SplitDivergent, "communicator-init-missing", 2, 1, 3},
       {"init_order", InitOrder, "communicator-init-order", 2, 0, 2},
       {"first_use", FirstUse, "first-use-order-cycle", 2, 2, 2},
-      {"count_mismatch", CountMismatch, "mismatch-count", 2, 2, 4},
+      {"count_mismatch", CountMismatch, "mismatch-count", 2, 2, 2},
       {"free_between", FreeBetween, "host-wait-cycle", 2, 2, 4},
-      {"two_threads", TwoThreads, "communicator-order-cycle", 2, 4, 7},
-      {"group_against_order", GroupAgainstOrder, "communicator-order-cycle", 2, 4, 6},
-      {"graph_order", GraphOrder, "communicator-order-cycle", 2, 4, 9},
+      {"two_threads", TwoThreads, "communicator-order-cycle", 2, 4, 4},
+      {"group_against_order", GroupAgainstOrder, "communicator-order-cycle", 2, 4, 4},
+      {"graph_order", GraphOrder, "communicator-order-cycle", 2, 4, 7},
   };
   return *kShapes;
 }

@@ -67,7 +67,7 @@ TEST(Minimizer, WhatRunsSayIsNeededStays) {
   EXPECT_TRUE(report.minimal);
   EXPECT_TRUE(Has(report.schedule, needed));
   EXPECT_EQ(report.operations_after, 4u);
-  EXPECT_EQ(report.calls_after, 7u);  // the kernel, and nothing else beside the smallest
+  EXPECT_EQ(report.calls_after, 5u);  // the kernel, and nothing else beside the smallest
   EXPECT_EQ(report.confirmations, runs);
 }
 

@@ -118,5 +118,23 @@ TEST(NotReached, OfWhomNobodyKnows) {
   EXPECT_EQ(Calls(captured, 1), (std::vector<std::string>{"AllGather1", "DeviceSync"}));
 }
 
+// The caller has a stream for each communicator: so has the rank that did not reach the call. With
+// one stream for both, the two would hang without the wait as well.
+TEST(NotReached, TheStreamIsLikeTheCallers) {
+  Schedule schedule = Two({Call(1, OpKind::kAllReduce, 0, 0), Wait(2)},
+                          {Call(3, OpKind::kAllReduce, 1, 0), Wait(4)});
+  EXPECT_EQ(AddNotReached(&schedule), 2u);
+  for (const RankProgram& rank : schedule.ranks) {
+    ASSERT_EQ(rank.streams.size(), 2u);
+    EXPECT_EQ(rank.threads[0].ops.back().stream, 1);
+  }
+  // Rank 1 has both on one stream; so has rank 0 then.
+  schedule = Two({Call(1, OpKind::kAllReduce, 0, 0), Wait(2)},
+                 {Call(3, OpKind::kAllReduce, 1, 0), Call(4, OpKind::kAllReduce, 0, 0), Wait(5)});
+  EXPECT_EQ(AddNotReached(&schedule), 1u);
+  EXPECT_EQ(schedule.ranks[0].streams.size(), 1u);
+  EXPECT_EQ(schedule.ranks[0].threads[0].ops.back().stream, 0);
+}
+
 }  // namespace
 }  // namespace gordian::replayer
