@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "analyzer/model/verdict/check_catalogue.h"
 #include "analyzer/model/verdict/names.h"
 
 namespace gordian::replayer {
@@ -25,6 +26,8 @@ class Finder {
     for (const auto& [id, recorded] : facts_.recording.processes()) {
       if (!names_.incarnations().Replaced(id)) Read(id, recorded);
     }
+    if (model::SaysTrouble(facts_.verdict.main.verdict)) LeaveOutUnfinished();
+    for (Rank& rank : ranks_) FindPeriod(&rank);
     if (ranks_.empty()) Refuse("the record holds no completed NCCL operation");
     if (Choose()) {
       for (const Rank& rank : ranks_) Take(rank);
@@ -38,6 +41,8 @@ class Finder {
     ProcessId id = 0;
     const RecordedProcess* recorded = nullptr;
     std::vector<const RecordedCall*> operations;  // and launches of graphs with operations
+    size_t left_out = 0;                          // operations behind them, in the hang
+    uint64_t until = UINT64_MAX;                  // the order of the first of those
     Repetition repetition;
   };
   // The operations of a communicator, or of a pair of its members, that a step holds at one member.
@@ -51,7 +56,8 @@ class Finder {
     int graph = -1;  // that it was captured into
   };
   using Queue =
-      std::tuple<int, int, int>;  // communicator, source and destination (-1 for collectives)
+      std::tuple<int, int, int>;        // communicator, source and destination (-1 for collectives)
+  using Member = std::pair<int, bool>;  // rank in the communicator, and whether it sends
 
   void Refuse(const std::string& why) { steps_.calls.refused.insert(why); }
 
@@ -64,22 +70,111 @@ class Finder {
 
   void Read(ProcessId id, const RecordedProcess& recorded) {
     Rank rank{.id = id, .recorded = &recorded, .operations = {}, .repetition = {}};
+    for (const RecordedCall& call : recorded.calls) {
+      if (Counts(call)) rank.operations.push_back(&call);
+    }
+    if (!rank.operations.empty()) ranks_.push_back(std::move(rank));
+  }
+
+  static void FindPeriod(Rank* rank) {
     std::map<std::tuple<int, uint64_t, uint32_t, uint32_t, int, int, int, int>, uint32_t> letters;
     std::vector<uint32_t> text;
-    for (const RecordedCall& call : recorded.calls) {
-      if (!Counts(call)) continue;
-      rank.operations.push_back(&call);
+    for (const RecordedCall* const call : rank->operations) {
       const auto letter =
-          std::make_tuple(static_cast<int>(call.call), call.count, call.comm, call.stream,
-                          call.datatype | call.reduce_op << 8, call.root_or_peer,
-                          static_cast<int>(call.InGroup()), call.content);
+          std::make_tuple(static_cast<int>(call->call), call->count, call->comm, call->stream,
+                          call->datatype | call->reduce_op << 8, call->root_or_peer,
+                          static_cast<int>(call->InGroup()), call->content);
       text.push_back(
           letters.try_emplace(letter, static_cast<uint32_t>(letters.size())).first->second);
     }
-    if (text.empty()) return;
-    rank.repetition = FindRepetition(text);
-    KeepGroupsWhole(&rank);
-    ranks_.push_back(std::move(rank));
+    rank->repetition = FindRepetition(text);
+    KeepGroupsWhole(rank);
+  }
+
+  // Ends each rank's operations before the first that has not finished at all members, or was not
+  // called by all: a benchmark with it would hang as the job did.
+  void LeaveOutUnfinished() {
+    const std::set<std::pair<ProcessId, uint64_t>> unfinished = UnfinishedOrders();
+    for (Rank& rank : ranks_) {
+      const auto first = std::find_if(rank.operations.begin(), rank.operations.end(),
+                                      [&](const RecordedCall* call) {
+                                        return unfinished.contains({rank.id, call->order});
+                                      });
+      Cut(&rank, static_cast<size_t>(first - rank.operations.begin()));
+    }
+    for (bool changed = true; changed;) {
+      changed = false;
+      std::map<Queue, std::map<Member, uint64_t>> calls;
+      for (const Rank& rank : ranks_) {
+        for (const RecordedCall* call : rank.operations) {
+          ForEachUse(rank, *call, [&](const Queue& queue, Member me) { ++calls[queue][me]; });
+        }
+      }
+      for (Rank& rank : ranks_) {
+        std::map<std::pair<Queue, Member>, uint64_t> made;
+        size_t end = 0;
+        for (bool everywhere = true; end < rank.operations.size(); ++end) {
+          ForEachUse(rank, *rank.operations[end], [&](const Queue& queue, Member me) {
+            const std::map<Member, uint64_t>& of = calls.at(queue);
+            const bool all = of.size() == MembersOf(queue);
+            const auto fewest =
+                std::min_element(of.begin(), of.end(),
+                                 [](const auto& a, const auto& b) { return a.second < b.second; });
+            everywhere &= all && ++made[{queue, me}] <= fewest->second;
+          });
+          if (!everywhere) break;
+        }
+        changed |= Cut(&rank, end);
+      }
+    }
+    size_t left_out = 0;
+    for (const Rank& rank : ranks_) left_out += rank.left_out;
+    std::erase_if(ranks_, [](const Rank& rank) { return rank.operations.empty(); });
+    if (left_out > 0) {
+      steps_.notes.push_back("left out: " + std::to_string(left_out) +
+                             " operations from the hang on (the replay of the hang itself: "
+                             "without --all-steps)");
+    }
+  }
+
+  // Keeps the first `size` operations, less the start of a group. Returns whether it dropped any.
+  static bool Cut(Rank* rank, size_t size) {
+    while (CutsGroup(*rank, size)) --size;
+    const size_t dropped = rank->operations.size() - size;
+    if (dropped > 0) rank->until = rank->operations[size]->order;
+    rank->left_out += dropped;
+    rank->operations.resize(size);
+    return dropped > 0;
+  }
+
+  // The process and order of each call, or launch of a graph, with an operation that some member
+  // has not finished.
+  std::set<std::pair<ProcessId, uint64_t>> UnfinishedOrders() const {
+    std::set<std::pair<ProcessId, uint64_t>> orders;
+    for (const auto& [id, launch] : facts_.execution.launches()) {
+      if (launch.launch_order != 0) orders.insert({launch.process, launch.launch_order});
+      for (const model::Part& part : launch.parts) orders.insert({launch.process, part.order});
+    }
+    const auto add = [&](const model::Communicator& comm, int rank, const model::MemberSlot& slot) {
+      if (slot.state == model::SlotState::kNone || rank < 0 ||
+          rank >= static_cast<int>(comm.members.size()))
+        return;
+      const model::CommMember& member = comm.members[static_cast<size_t>(rank)];
+      if (member.known && slot.order != 0) orders.insert({member.process, slot.order});
+    };
+    for (const model::Communicator& comm : facts_.matcher.comms()) {
+      for (const auto& [sequence, instance] : comm.instances) {
+        for (size_t rank = 0; rank < instance.members.size(); ++rank)
+          add(comm, static_cast<int>(rank), instance.members[rank]);
+      }
+      for (const auto& [pair, transfers] : comm.transfers) {
+        for (const auto& [sequence, transfer] : transfers) {
+          add(comm, pair.first, transfer.send);
+          add(comm, pair.second, transfer.receive);
+        }
+      }
+    }
+    return orders;
   }
 
   static bool CutsGroup(const Rank& rank, size_t at) {
@@ -142,7 +237,7 @@ class Finder {
     const Repetition& r = rank.repetition;
     const size_t begin = r.begin + first_ * r.period, end = r.begin + (last_ + 1) * r.period;
     const uint64_t from = rank.operations[begin]->order;
-    const uint64_t until = end < rank.operations.size() ? rank.operations[end]->order : UINT64_MAX;
+    const uint64_t until = end < rank.operations.size() ? rank.operations[end]->order : rank.until;
     Count(rank, begin, end);
 
     std::set<std::pair<uint32_t, uint32_t>>
@@ -216,41 +311,46 @@ class Finder {
     return found == end ? nullptr : found;
   }
 
+  // Calls visit(queue, member) for the operation, or for each operation of the launched graph.
+  template <typename Visit>
+  void ForEachUse(const Rank& rank, const RecordedCall& call, const Visit& visit) const {
+    const auto use = [&](const RecordedCall& operation) {
+      const int comm = CommIndex(rank, operation);
+      if (comm < 0) return;
+      const auto local = facts_.execution.Find(rank.id)->comms.find(operation.comm);
+      const int me = local->second.rank;
+      const model::Role role = {operation.call, me, operation.root_or_peer, operation.count};
+      const model::Ends ends = model::EndsOf(role);
+      visit(Queue{comm, ends.source, ends.destination}, Member{me, operation.call == Call::kSend});
+    };
+    if (call.content < 0) return use(call);
+    for (const uint64_t order : rank.recorded->graphs[static_cast<size_t>(call.content)]) {
+      if (const RecordedCall* held = rank.recorded->Find(order); held != nullptr) use(*held);
+    }
+  }
+
   // Counts the operations of the steps, and those before them, by counterpart.
   void Count(const Rank& rank, size_t begin, size_t end) {
-    const auto add = [&](const RecordedCall& call, bool within) {
-      const int comm = CommIndex(rank, call);
-      if (comm < 0) return;
-      const auto local = facts_.execution.Find(rank.id)->comms.find(call.comm);
-      const int me = local->second.rank;
-      const model::Role role = {call.call, me, call.root_or_peer, call.count};
-      const model::Ends ends = model::EndsOf(role);
-      const Queue queue = {comm, ends.source, ends.destination};
-      Share& share = shares_[queue][{me, call.call == Call::kSend}];
-      ++(within ? share.within : share.before);
-    };
     for (size_t i = 0; i < end; ++i) {
-      const RecordedCall& call = *rank.operations[i];
-      if (call.content < 0) {
-        add(call, i >= begin);
-        continue;
-      }
-      for (const uint64_t order : rank.recorded->graphs[static_cast<size_t>(call.content)]) {
-        if (const RecordedCall* held = rank.recorded->Find(order); held != nullptr)
-          add(*held, i >= begin);
-      }
+      ForEachUse(rank, *rank.operations[i], [&](const Queue& queue, Member me) {
+        Share& share = shares_[queue][me];
+        ++(i >= begin ? share.within : share.before);
+      });
     }
+  }
+
+  // How many members, or ends of a transfer, make a call each for an operation of the queue.
+  size_t MembersOf(const Queue& queue) const {
+    const auto comm = static_cast<size_t>(std::get<0>(queue));
+    return std::get<1>(queue) >= 0 ? 2 : facts_.matcher.comms()[comm].members.size();
   }
 
   void CheckMembers() {
     for (const auto& [queue, shares] : shares_) {
       const int comm = std::get<0>(queue);
-      const size_t members = std::get<1>(queue) >= 0
-                                 ? 2
-                                 : facts_.matcher.comms()[static_cast<size_t>(comm)].members.size();
       const bool within = std::any_of(shares.begin(), shares.end(),
                                       [](const auto& share) { return share.second.within > 0; });
-      const bool alike = shares.size() == members &&
+      const bool alike = shares.size() == MembersOf(queue) &&
                          std::all_of(shares.begin(), shares.end(), [&](const auto& share) {
                            return share.second == shares.begin()->second;
                          });
@@ -265,7 +365,7 @@ class Finder {
   const model::Names names_;
   const StepRange range_;
   std::vector<Rank> ranks_;
-  std::map<Queue, std::map<std::pair<int, bool>, Share>> shares_;
+  std::map<Queue, std::map<Member, Share>> shares_;
   uint64_t first_ = 0, last_ = 0;
   JobSteps steps_;
 };

@@ -3,7 +3,8 @@
 // A trace does not mark steps. So each process's operations are taken as a text, whose period is
 // the shortest with which the text repeats itself to its end, found by Z-values of the reversed
 // text (Main and Lorentz; Gusfield, Algorithms on Strings, 1.4) in time linear in the operations.
-// The part before (warm-up) is in no step. Steps count from 0.
+// The part before (warm-up) is in no step. Steps count from 0. Of a job that hung, the operations
+// count up to the first that did not finish everywhere.
 #ifndef GORDIAN_REPLAYER_RECORD_STEPS_H_
 #define GORDIAN_REPLAYER_RECORD_STEPS_H_
 

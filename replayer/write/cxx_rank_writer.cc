@@ -1,6 +1,7 @@
 #include "replayer/write/cxx_rank_writer.h"
 
 #include <algorithm>
+#include <cctype>
 #include <iterator>
 #include <span>
 
@@ -13,6 +14,22 @@ constexpr const char* kTypes[] = {"ncclInt8",   "ncclUint8",    "ncclInt32",    
                                   "ncclDouble", "ncclBfloat16", "ncclFloat8e4m3", "ncclFloat8e5m2"};
 constexpr const char* kOperators[] = {"ncclSum", "ncclProd", "ncclMax", "ncclMin", "ncclAvg"};
 
+// Whether `word` stands in `code` as a name of its own, outside of lines that are comments.
+bool HasWord(const std::string& code, const std::string& word) {
+  const auto in_name = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+  };
+  for (size_t at = code.find(word); at != std::string::npos; at = code.find(word, at + 1)) {
+    const size_t line = code.rfind('\n', at) + 1;  // 0 in the first line
+    const size_t first = code.find_first_not_of(' ', line);
+    if (code.compare(first, 2, "//") == 0) continue;
+    const size_t end = at + word.size();
+    if ((at > 0 && in_name(code[at - 1])) || (end < code.size() && in_name(code[end]))) continue;
+    return true;
+  }
+  return false;
+}
+
 // Writes one rank's function.
 class RankWriter {
  public:
@@ -24,7 +41,6 @@ class RankWriter {
 
   // Writes its body.
   std::string Write() {
-    SetUp();
     for (size_t thread = 1; thread < program_.threads.size(); ++thread) {
       Line("");
       Line("std::thread thread" + std::to_string(thread) + "([&] {");
@@ -40,14 +56,16 @@ class RankWriter {
     if (!program_.threads.empty()) WriteThread(program_.threads[0]);
     for (size_t thread = 1; thread < program_.threads.size(); ++thread)
       Line("thread" + std::to_string(thread) + ".join();");
-    if (program_.threads.size() > 1) text_ = "  const int rank = me.rank;\n" + text_;
-    if (text_.find("me") == std::string::npos) text_ = "  (void)me;\n" + text_;
-    return text_;
+    std::string start = program_.threads.size() > 1 ? "  const int rank = me.rank;\n" : "";
+    start += SetUpFor(&text_);
+    const std::string all = start + text_;
+    const bool named =
+        HasWord(all, "me") || HasWord(all, "CUDA") || HasWord(all, "NCCL");  // macros
+    return (named ? "" : "  (void)me;\n") + all;
   }
 
   std::string WriteBench(std::vector<const Op*>* timed) {
     timed_ = timed;
-    SetUp();
     std::string comms;
     for (size_t i = 0; i < schedule_.comms.size(); ++i) {
       comms += (comms.empty() ? "" : ", ") +
@@ -66,7 +84,7 @@ class RankWriter {
     for (const Op& op : ops.subspan(once)) WriteTimed(op);
     indent_ -= 2;
     Line("}");
-    return text_;
+    return SetUpFor(&text_) + text_;
   }
 
  private:
@@ -102,7 +120,17 @@ class RankWriter {
                        });
   }
 
-  void SetUp() {
+  // Declares and makes what `body` uses, which was written before.
+  std::string SetUpFor(std::string* body) {
+    std::string written = std::move(*body);
+    body->clear();
+    SetUp(written);
+    std::string start = std::move(*body);
+    *body = std::move(written);
+    return start;
+  }
+
+  void SetUp(const std::string& body) {
     for (size_t i = 0; i < schedule_.comms.size(); ++i) {
       const Communicator& comm = schedule_.comms[i];
       const int place = static_cast<int>(i);
@@ -129,7 +157,7 @@ class RankWriter {
       Line("ncclComm_t none = nullptr;");
     for (size_t i = 0; i < program_.streams.size(); ++i) {
       const Stream& stream = program_.streams[i];
-      if (!Uses([&](const Op& op) { return op.stream == static_cast<int>(i); })) continue;
+      if (!HasWord(body, stream.name)) continue;
       switch (stream.kind) {
         case StreamKind::kNonBlocking:
           Line("const cudaStream_t " + stream.name + " = NewStream(me, cudaStreamNonBlocking);");
@@ -146,12 +174,12 @@ class RankWriter {
       }
     }
     for (int i = 0; i < program_.events; ++i) {
-      if (Uses([&](const Op& op) { return op.event == i; }))
-        Line("const cudaEvent_t e" + std::to_string(i + 1) + " = NewEvent(me);");
+      const std::string event = "e" + std::to_string(i + 1);
+      if (HasWord(body, event)) Line("const cudaEvent_t " + event + " = NewEvent(me);");
     }
     for (int i = 0; i < program_.graphs; ++i) {
-      if (Uses([&](const Op& op) { return op.graph == i; }))
-        Line("cudaGraphExec_t g" + std::to_string(i + 1) + " = nullptr;");
+      const std::string graph = "g" + std::to_string(i + 1);
+      if (HasWord(body, graph)) Line("cudaGraphExec_t " + graph + " = nullptr;");
     }
     int frees = 0;
     const auto count = [&](const Op& op) {

@@ -62,6 +62,32 @@ TEST(CxxWriter, NobodyGetsOutOfAComment) {
 }
 
 // To a compiler that knows trigraphs, two question marks and a slash are a backslash.
+// Replays are compiled with -Wall -Werror.
+TEST(CxxWriter, NothingIsDeclaredThatNoCallNames) {
+  Schedule schedule = testing::SampleOf(testing::Samples(), "missing");
+  RankProgram& rank = schedule.ranks[0];
+  rank.streams = {{"first"}, {"legacy", StreamKind::kLegacy}};
+  rank.events = 1;
+  Op copy;
+  copy.id = NextId(schedule);
+  copy.kind = OpKind::kCopy;  // cudaMemcpy: names no stream
+  copy.stream = 1;
+  copy.site = "some.cc:12 legacy()";
+  Op poll = copy;
+  poll.id = copy.id + 1;
+  poll.kind = OpKind::kPoll;  // of the event, on the stream that recorded it
+  poll.event = 0;
+  poll.stream = 0;
+  rank.threads = {{{copy, poll}}};
+  const std::string text = WriteCxxRank(schedule, 0, {});
+  EXPECT_EQ(text.find("cudaStream_t"), std::string::npos) << text;
+  EXPECT_NE(text.find("cudaEvent_t e1"), std::string::npos) << text;
+  rank.threads = {{}};
+  rank.threads[0].ops.clear();
+  schedule.comms.clear();
+  EXPECT_EQ(WriteCxxRank(schedule, 0, {}), "  (void)me;\n\n");
+}
+
 TEST(CxxWriter, NoTrigraphs) {
   EXPECT_EQ(CxxQuoted("a?\?/b?"), "\"a\\?\\?/b\\?\"");
   for (const char* text : {"what?\?/", "?\?\?\?/", "a ?\? b", "?\?/?\?/"}) {
