@@ -411,7 +411,7 @@ void AddRunVerb(CLI::App& app, VerbContext* context) {
   verb->add_flag("--nccl-profiler", flags->nccl_profiler,
                  "Observe a statically linked NCCL through its profiler interface");
   verb->add_flag("--cupti", flags->cupti,
-                 "Observe a statically linked CUDA runtime through CUPTI's callbacks");
+                 "Observe calls of the driver that no symbol leads to, through CUPTI's callbacks");
   verb->add_flag(
       "--graph-markers", flags->graph_markers,
       "Put events into captured CUDA graphs, to see which operation a launch has reached");

@@ -1,6 +1,7 @@
 // Records the driver's calls through CUPTI: an opt-in source (`gordian run --cupti`) for calls that
-// bypass the intercepted symbols, those of a statically linked CUDA runtime that reaches the driver
-// in its own way, and launches of libraries through pointers that they looked up themselves.
+// no symbol leads to: of a CUDA that is opened with RTLD_DEEPBIND or dlmopen, and launches of
+// libraries through pointers that no look-up gave. A statically linked CUDA runtime looks the
+// driver's functions up, and needs no such source.
 //
 // CUDA_INJECTION64_PATH names the shim: the driver opens it at initialisation and calls
 // InitializeInjection (CUDA driver; NVIDIA's CUPTI samples, callback_injection). That opens
