@@ -331,6 +331,60 @@ TRUTH_PROGRAM(abort_pending, 2) {
 
 namespace {
 
+// As nccl.h of 2.28.9 and 2.30 declare them; the installed header may be older.
+using Revoke = ncclResult_t(ncclComm_t, int);
+using Grow = ncclResult_t(ncclComm_t, int, const ncclUniqueId*, int, ncclComm_t*, ncclConfig_t*);
+using GrowId = ncclResult_t(ncclComm_t, ncclUniqueId*);
+
+// Rank 0 alone in a communicator lets rank 1 in, under the id that rank 0 makes from it.
+void GrowByOne(Rank& r, bool newcomer_comes) {
+  auto* const grow = r.Find<Grow>("ncclCommGrow");
+  auto* const grow_id = r.Find<GrowId>("ncclCommGetUniqueId");
+  Comm alone = r.MakeComm("alone", std::vector<int>{0});
+  cudaStream_t s = r.Stream();
+  r.Begin();
+  Comm grown;
+  grown.name = "grown";
+  grown.rank = r.rank;
+  grown.n = 2;
+  const ncclUniqueId id =
+      r.MadeId("grown", [&](ncclUniqueId* made) { return grow_id(alone.handle, made); });
+  if (r.rank == 1 && !newcomer_comes) r.WaitFor(0, "never");
+  r.Call("ncclCommGrow", [&] {
+    return grow(r.rank == 0 ? alone.handle : nullptr, 2, &id, r.rank == 0 ? -1 : 1, &grown.handle,
+                nullptr);
+  });
+  r.FillBuffers(&grown);
+  r.AllReduce(grown, s);
+  r.Finish({s});
+}
+
+}  // namespace
+
+TRUTH_PROGRAM(grow_by_one, 2) { GrowByOne(r, true); }
+TRUTH_PROGRAM(grow_newcomer_missing, 2) { GrowByOne(r, false); }
+
+// The all-reduce of rank 0 waits for others that do not come; does ncclCommRevoke let the stream go
+// on, and does it wait for the others' revoke?
+TRUTH_PROGRAM(revoke_pending, 2) {
+  auto* const revoke = r.Find<Revoke>("ncclCommRevoke");
+  cudaStream_t s = r.Stream();
+  Comm dp = r.Ready("dp");
+  r.Begin();
+  if (r.rank == 0) {
+    r.Call("ncclAllReduce dp", [&] {
+      return ncclAllReduce(dp.in, dp.out, dp.count, ncclFloat, ncclSum, dp.handle, s);
+    });
+    r.Call("ncclCommRevoke", [&] { return revoke(dp.handle, 0); });
+    r.Sync(s, "revoked");
+    r.Raise(0);
+  } else {
+    r.WaitFor(0, "revoke of rank 0");
+  }
+}
+
+namespace {
+
 void Windows(Rank& r, bool opposite) {
   Comm dp = r.Ready("dp");
   Comm tp = r.Ready("tp");

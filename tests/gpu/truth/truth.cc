@@ -1,6 +1,5 @@
 #include "tests/gpu/truth/truth.h"
 
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -78,6 +77,12 @@ std::vector<int> Rank::All() const {
 }
 
 ncclUniqueId Rank::Id(const std::string& name, int creator) {
+  return MadeId(
+      name, [](ncclUniqueId* id) { return ncclGetUniqueId(id); }, creator);
+}
+
+ncclUniqueId Rank::MadeId(const std::string& name,
+                          const std::function<ncclResult_t(ncclUniqueId*)>& make, int creator) {
   int expected = 0;
   while (!shared_->ids_lock.compare_exchange_weak(expected, 1)) {
     expected = 0;
@@ -94,7 +99,7 @@ ncclUniqueId Rank::Id(const std::string& name, int creator) {
   shared_->ids_lock = 0;
   if (slot == nullptr) Fail("too many unique ids");
   if (rank == creator && slot->ready == 0) {
-    Call("ncclGetUniqueId " + name, [&] { return ncclGetUniqueId(&slot->id); });
+    Call("ncclGetUniqueId " + name, [&] { return make(&slot->id); });
     slot->ready = 1;
   }
   WaitUntil("id of " + name, [&] { return slot->ready != 0; });
@@ -231,20 +236,17 @@ void Rank::SetWord(int index, uint32_t value) {
   __atomic_store_n(&shared_->words[index], value, __ATOMIC_SEQ_CST);
 }
 
-// Found by name at run time, so that a program that needs none of them runs where they are missing.
 void Rank::WaitValue(cudaStream_t stream, int index, uint32_t value) {
-  using Function = CUresult (*)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
-  auto function = reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, "cuStreamWaitValue32_v2"));
-  if (function == nullptr) Fail("cuStreamWaitValue32: missing");
+  auto* const function =
+      Find<CUresult(CUstream, CUdeviceptr, cuuint32_t, unsigned)>("cuStreamWaitValue32_v2");
   CUdeviceptr word = DeviceWord(index);
   Call("cuStreamWaitValue32",
        [&] { return function(stream, word, value, CU_STREAM_WAIT_VALUE_GEQ); });
 }
 
 void Rank::WriteValue(cudaStream_t stream, int index, uint32_t value) {
-  using Function = CUresult (*)(CUstream, CUdeviceptr, cuuint32_t, unsigned);
-  auto function = reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, "cuStreamWriteValue32_v2"));
-  if (function == nullptr) Fail("cuStreamWriteValue32: missing");
+  auto* const function =
+      Find<CUresult(CUstream, CUdeviceptr, cuuint32_t, unsigned)>("cuStreamWriteValue32_v2");
   CUdeviceptr word = DeviceWord(index);
   Call("cuStreamWriteValue32",
        [&] { return function(stream, word, value, CU_STREAM_WRITE_VALUE_DEFAULT); });

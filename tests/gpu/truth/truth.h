@@ -6,6 +6,7 @@
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 #include <nccl.h>
 
 #include <atomic>
@@ -96,6 +97,13 @@ class Rank {
   void Check(const std::string& step, CUresult result);
   void Check(const std::string& step, ncclResult_t result);
   [[noreturn]] void Fail(const std::string& what);
+  // A function that the installed headers or libraries may lack, found by name when it is needed.
+  template <typename Function>
+  Function* Find(const char* name) {
+    void* const found = dlsym(RTLD_DEFAULT, name);
+    if (found == nullptr) Fail(std::string(name) + ": missing");
+    return reinterpret_cast<Function*>(found);
+  }
 
   // Device memory of at least one byte, zeroed.
   float* Buffer(size_t floats);
@@ -104,6 +112,9 @@ class Rank {
 
   std::vector<int> All() const;
   ncclUniqueId Id(const std::string& name, int creator = 0);
+  // The same, of an id that `make` fills in at the creator.
+  ncclUniqueId MadeId(const std::string& name,
+                      const std::function<ncclResult_t(ncclUniqueId*)>& make, int creator = 0);
   // A communicator over `members`; a rank that is none gets one without handle, and operations on
   // that do nothing. Buffers hold bytes * in_factor and bytes * out_factor.
   Comm MakeComm(const std::string& name, std::vector<int> members, int in_factor = 1,
