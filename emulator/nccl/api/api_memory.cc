@@ -65,7 +65,7 @@ ncclResult_t pncclCommDeregister(const ncclComm_t comm, void* handle) {
 // Collective: returns when all members have registered as many windows. An empty buffer gets no
 // window and waits for no member.
 ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win,
-                                     int /*winFlags*/) {
+                                     int winFlags) {
   GetEngine().CountCall("ncclCommWindowRegister");
   std::shared_ptr<Comm> found;
   ncclResult_t result = emu::FindComm(comm, "ncclCommWindowRegister", &found);
@@ -84,10 +84,13 @@ ncclResult_t pncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, n
   if (result != ncclSuccess) return emu::NoteInGroup(result);
   *win = nullptr;
   if (buff == nullptr || size == 0) return ncclSuccess;
-  return emu::NoteInGroup(emu::SubmitJob(found, found.get(), [found, buff, size, win] {
+  return emu::NoteInGroup(emu::SubmitJob(found, found.get(), [found, buff, size, win, winFlags] {
     uint64_t ordinal = 0;
     ncclResult_t registered = found->AwaitWindow(buff, size, &ordinal);
-    if (registered == ncclSuccess) *win = found->registrations().AddWindow(ordinal);
+    if (registered == ncclSuccess) {
+      *win = found->registrations().AddWindow(ordinal, buff, size,
+                                              (winFlags & NCCL_WIN_COLL_SYMMETRIC) != 0);
+    }
     return registered;
   }));
 }

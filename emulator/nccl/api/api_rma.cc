@@ -12,10 +12,10 @@ namespace {
 ncclResult_t CheckSignal(const Comm& comm, const char* name, int peer, int index, int context) {
   if (peer < 0 || peer >= comm.nranks())
     return Fail(ncclInvalidArgument, "%s : invalid peer %d", name, peer);
-  if (index < 0 || index >= kSignalIndexes)
-    return Fail(ncclInvalidArgument, "%s : invalid signal index %d", name, index);
-  if (context < 0 || context >= kSignalContexts)
-    return Fail(ncclInvalidArgument, "%s : invalid context %d", name, context);
+  if (index != 0)
+    return Fail(ncclInvalidArgument, "%s : signal index %d, and NCCL has 0 alone", name, index);
+  if (context != 0)
+    return Fail(ncclInvalidArgument, "%s : context %d, and NCCL has 0 alone", name, context);
   return ncclSuccess;
 }
 
@@ -61,7 +61,6 @@ ncclResult_t Signal(ncclComm_t handle, const char* name, int peer, int index, in
   if (result == ncclSuccess) result = FindStream(*comm, name, stream, &operation.stream);
   if (result == ncclSuccess) {
     operation.peer = peer;
-    operation.slot = SignalSlot(index, context);
     int device = -1;
     if (operation.bytes > 0 &&
         (!GetEngine().IsDeviceAccessible(operation.data, operation.bytes, &device) ||
@@ -69,6 +68,10 @@ ncclResult_t Signal(ncclComm_t handle, const char* name, int peer, int index, in
       result = Fail(ncclInvalidArgument, "%s : %p is no memory of device %d", name,
                     static_cast<const void*>(operation.data), comm->device());
     }
+  }
+  if (result == ncclSuccess && operation.kind == RmaKind::kPutSignal &&
+      !comm->registrations().InSymmetricWindow(operation.data, operation.bytes)) {
+    result = Fail(ncclInvalidArgument, "%s : the source is in no symmetric window", name);
   }
   if (result == ncclSuccess && operation.kind == RmaKind::kPutSignal)
     result = FindTarget(*comm, window, offset, &operation);
@@ -111,7 +114,7 @@ ncclResult_t pncclWaitSignal(int nDesc, ncclWaitSignalDesc_t* signalDescs, ncclC
   std::shared_ptr<emu::Comm> found;
   ncclResult_t result = emu::FindComm(comm, "WaitSignal", &found);
   if (result == ncclSuccess) result = found->EnsureReady();
-  if (result == ncclSuccess && (nDesc < 0 || (nDesc > 0 && signalDescs == nullptr))) {
+  if (result == ncclSuccess && (nDesc <= 0 || signalDescs == nullptr)) {
     result = emu::Fail(ncclInvalidArgument, "WaitSignal : %d descriptors at %p", nDesc,
                        static_cast<void*>(signalDescs));
   }
@@ -120,10 +123,9 @@ ncclResult_t pncclWaitSignal(int nDesc, ncclWaitSignalDesc_t* signalDescs, ncclC
   for (int i = 0; result == ncclSuccess && i < nDesc; ++i) {
     const ncclWaitSignalDesc_t& one = signalDescs[i];
     result = emu::CheckSignal(*found, "WaitSignal", one.peer, one.sigIdx, one.ctx);
-    if (result == ncclSuccess && one.opCnt < 0)
+    if (result == ncclSuccess && one.opCnt <= 0)
       result = emu::Fail(ncclInvalidArgument, "WaitSignal : %d signals", one.opCnt);
-    wait.waits.push_back(
-        {one.peer, emu::SignalSlot(one.sigIdx, one.ctx), static_cast<uint64_t>(one.opCnt)});
+    wait.waits.push_back({one.peer, static_cast<uint64_t>(one.opCnt)});
   }
   if (result == ncclSuccess) result = emu::FindStream(*found, "WaitSignal", stream, &wait.stream);
   return emu::NoteInGroup(result == ncclSuccess ? emu::SubmitRma(found, wait) : result);

@@ -188,6 +188,9 @@ void Comm::PublishWishes(const Connections& wanted) {
   if (wanted.collectives && !collectives_connected_) {
     news |= segment_->member(rank_).collectives_connected.exchange(1) == 0;
   }
+  if (wanted.rma && !rma_connected_) {
+    news |= segment_->member(rank_).rma_connected.exchange(1) == 0;
+  }
   std::map<int, uint32_t> directions;
   for (int peer : wanted.send_to) {
     if (!sends_connected_[peer]) directions[peer] |= kConnectsSend;
@@ -228,6 +231,11 @@ bool Comm::IsConnected(const Connections& wanted) {
       if (segment_->member(r).collectives_connected.load() == 0) return false;
     }
   }
+  if (wanted.rma && !rma_connected_) {
+    for (int r = 0; r < nranks_; ++r) {
+      if (segment_->member(r).rma_connected.load() == 0) return false;
+    }
+  }
   bool crossed = false;
   for (int peer : wanted.send_to) {
     if (!sends_connected_[peer] && !IsConnectedTo(peer, kConnectsSend, &crossed)) return false;
@@ -240,7 +248,7 @@ bool Comm::IsConnected(const Connections& wanted) {
 }
 
 ncclResult_t Comm::WaitConnected(const Connections& wanted) {
-  bool cold = wanted.collectives && !collectives_connected_;
+  bool cold = (wanted.collectives && !collectives_connected_) || (wanted.rma && !rma_connected_);
   for (int peer : wanted.send_to) cold |= !sends_connected_[peer];
   for (int peer : wanted.receive_from) cold |= !receives_connected_[peer];
   if (!cold) return ncclSuccess;
@@ -250,6 +258,9 @@ ncclResult_t Comm::WaitConnected(const Connections& wanted) {
     bool is_crossed = false;
     for (int r = 0; r < nranks_ && wanted.collectives && !collectives_connected_; ++r) {
       lacks[r] = segment_->member(r).collectives_connected.load() == 0;
+    }
+    for (int r = 0; r < nranks_ && wanted.rma && !rma_connected_; ++r) {
+      if (segment_->member(r).rma_connected.load() == 0) lacks[r] = true;
     }
     for (int peer : wanted.send_to) {
       if (!sends_connected_[peer] && !IsConnectedTo(peer, kConnectsSend, &is_crossed)) {
@@ -271,6 +282,7 @@ ncclResult_t Comm::WaitConnected(const Connections& wanted) {
   if (!segment_->WaitHosts("connect", ready, cancelled_, missing))
     return Fail(ncclInternalError, "aborted while connecting to the other ranks");
   if (wanted.collectives) collectives_connected_ = true;
+  if (wanted.rma) rma_connected_ = true;
   for (int peer : wanted.send_to) {
     if (sends_connected_[peer].exchange(true)) continue;
     IsConnectedTo(peer, kConnectsSend, &crossed);
@@ -322,13 +334,17 @@ ncclResult_t Comm::Launch(const std::vector<Operation>& operations) {
   EnqueueRequest request;
   request.streams = std::move(streams);
   request.op = std::make_shared<Kernel>(shared_from_this(), operations);
-  request.in_launch_order = InLaunchOrder();
   request.sms = sms;
+  EnqueueNext(std::move(request));
+  return ncclSuccess;
+}
+
+void Comm::EnqueueNext(EnqueueRequest request) {
+  request.in_launch_order = InLaunchOrder();
   std::lock_guard lock(chain_.mutex);
   last_ = request.op;
   request.after = std::exchange(chain_.last, request.op);
   GetEngine().Enqueue(std::move(request));
-  return ncclSuccess;
 }
 
 std::shared_ptr<DeviceOp> Comm::ExchangeLast(std::shared_ptr<DeviceOp> op) {

@@ -37,6 +37,7 @@ struct UserReduction {
 // to its own. Both calls return, and the connection is crossed: no data comes through.
 struct Connections {
   bool collectives = false;
+  bool rma = false;
   std::vector<int> send_to;
   std::vector<int> receive_from;
 };
@@ -93,8 +94,7 @@ class Comm : public std::enable_shared_from_this<Comm> {
   // Launches the operations as one kernel on all their streams, in call order; if the streams are
   // capturing, adds that kernel to their graph.
   ncclResult_t Launch(const std::vector<Operation>& operations);
-  // Launches RMA operations: each after earlier work on its stream, in no order with the
-  // communicator's other operations.
+  // Launches RMA operations, each as a kernel of its own, in call order.
   ncclResult_t LaunchRma(const std::vector<RmaOperation>& operations);
   // Makes `op` the next launch and returns the previous one, after which it comes.
   std::shared_ptr<DeviceOp> ExchangeLast(std::shared_ptr<DeviceOp> op);
@@ -143,6 +143,8 @@ class Comm : public std::enable_shared_from_this<Comm> {
   Comm(int device, const CommConfig& config);
 
  private:
+  // Enqueues the communicator's next launch, which starts when the one before it is done.
+  void EnqueueNext(EnqueueRequest request);
   void Cancel();
   void JoinProcess();
   bool IsConnectedTo(int peer, uint32_t direction, bool* crossed) const;
@@ -169,6 +171,7 @@ class Comm : public std::enable_shared_from_this<Comm> {
   // connects at the first send or receive.
   const bool connects_at_init_;
   std::atomic<bool> collectives_connected_{false};
+  std::atomic<bool> rma_connected_{false};
   std::vector<std::atomic<bool>> sends_connected_;
   std::vector<std::atomic<bool>> receives_connected_;
 
@@ -182,8 +185,6 @@ class Comm : public std::enable_shared_from_this<Comm> {
   std::shared_ptr<DeviceOp> last_;
 
   std::mutex windows_mutex_;
-  std::mutex rma_mutex_;
-  std::vector<std::shared_ptr<DeviceOp>> rma_;  // launched, not known to be done
 
   std::mutex reductions_mutex_;
   std::vector<UserReduction> reductions_;

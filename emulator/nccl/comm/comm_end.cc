@@ -88,12 +88,6 @@ void Comm::WaitLaunched() {
   }
   // A communicator's operations end in order, so waiting for the last one suffices.
   if (last != nullptr) GetEngine().WaitDone({last});
-  std::vector<std::shared_ptr<DeviceOp>> rma;
-  {
-    std::lock_guard lock(rma_mutex_);
-    rma = rma_;
-  }
-  if (!rma.empty()) GetEngine().WaitDone(rma);
   // NCCL's destruction, too, polls until every graph that holds one of its kernels is gone.
   if (segment_ != nullptr) {
     segment_->WaitHosts(

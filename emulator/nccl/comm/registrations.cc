@@ -1,5 +1,6 @@
 #include "emulator/nccl/comm/registrations.h"
 
+#include <algorithm>
 #include <atomic>
 
 namespace gordian::emu::nccl {
@@ -38,10 +39,12 @@ bool Registrations::Remove(void* handle) {
   return true;
 }
 
-ncclWindow_t Registrations::AddWindow(uint64_t ordinal) {
+ncclWindow_t Registrations::AddWindow(uint64_t ordinal, const void* buffer, size_t size,
+                                      bool symmetric) {
   std::lock_guard lock(mutex_);
   void* handle = NextHandle();
-  windows_[handle] = ordinal;
+  const auto begin = reinterpret_cast<uintptr_t>(buffer);
+  windows_[handle] = {ordinal, begin, begin + size, symmetric};
   return static_cast<ncclWindow_t>(handle);
 }
 
@@ -49,8 +52,18 @@ bool Registrations::FindWindow(ncclWindow_t window, uint64_t* ordinal) {
   std::lock_guard lock(mutex_);
   const auto found = windows_.find(window);
   if (found == windows_.end()) return false;
-  *ordinal = found->second;
+  *ordinal = found->second.ordinal;
   return true;
+}
+
+bool Registrations::InSymmetricWindow(const void* data, size_t bytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(data);
+  std::lock_guard lock(mutex_);
+  return std::any_of(windows_.begin(), windows_.end(), [&](const auto& entry) {
+    const Registered& window = entry.second;
+    return window.symmetric && begin >= window.begin && begin <= window.end &&
+           bytes <= window.end - begin;
+  });
 }
 
 bool Registrations::RemoveWindow(ncclWindow_t window) {

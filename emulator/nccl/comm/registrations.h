@@ -21,9 +21,11 @@ class Registrations {
   bool Remove(void* handle);
 
   // `ordinal`: the index, from 0, among the communicator's window registrations, the same at all
-  // members.
-  ncclWindow_t AddWindow(uint64_t ordinal);
+  // members. `symmetric`: with NCCL_WIN_COLL_SYMMETRIC.
+  ncclWindow_t AddWindow(uint64_t ordinal, const void* buffer, size_t size, bool symmetric);
   bool FindWindow(ncclWindow_t window, uint64_t* ordinal);
+  // Whether all of the bytes lie in one symmetric window.
+  bool InSymmetricWindow(const void* data, size_t bytes);
   bool RemoveWindow(ncclWindow_t window);
 
  private:
@@ -33,9 +35,16 @@ class Registrations {
     int references;
   };
 
+  struct Registered {
+    uint64_t ordinal;
+    uintptr_t begin;
+    uintptr_t end;
+    bool symmetric;
+  };
+
   std::mutex mutex_;
   std::map<void*, Pages> buffers_;
-  std::map<void*, uint64_t> windows_;  // ordinals
+  std::map<void*, Registered> windows_;
 };
 
 }  // namespace gordian::emu::nccl

@@ -21,7 +21,7 @@ namespace gordian::emu::nccl {
 using CommKey = std::array<uint8_t, 128>;
 
 inline constexpr uint64_t kSegmentMagic = 0x31756d656e646f67;
-inline constexpr uint32_t kSegmentVersion = 6;
+inline constexpr uint32_t kSegmentVersion = 7;
 
 // How many operations a member may be ahead of the slowest one. Only pushes run ahead.
 inline constexpr uint64_t kCollectiveSlots = 256;
@@ -78,9 +78,7 @@ struct Slot {
   std::atomic<uint64_t>* consumed() { return reinterpret_cast<std::atomic<uint64_t>*>(this + 1); }
 };
 
-// RMA: this library's limits of signals and windows; nccl.h names none.
-inline constexpr int kSignalIndexes = 16;
-inline constexpr int kSignalContexts = 4;
+// RMA: this library's limit of windows; nccl.h names none.
 inline constexpr uint64_t kWindows = 256;
 
 // A member's window, published before Member::windows counts it: bytes of a file of its process.
@@ -108,6 +106,7 @@ struct alignas(64) Member {
   uint64_t arena_inode;
   int32_t physical_device;
   std::atomic<uint32_t> collectives_connected;  // made its first collective
+  std::atomic<uint32_t> rma_connected;          // made its first RMA call
   std::atomic<uint32_t> ended;                  // destroyed, aborted, or its process ended
   std::atomic<uint64_t> windows;                // registered so far: registering is collective
   std::atomic<uint64_t> collectives_done;  // all collectives with a smaller ordinal are done here
@@ -121,13 +120,9 @@ struct PairCounters {
   std::atomic<uint64_t> receives_done;
   // Written by the source: its connections with the destination, kConnects..., four bits each time.
   std::atomic<uint32_t> connects;
-  // Written by the source: signals sent so far. At SignalSlot().
-  std::atomic<uint64_t> signals[kSignalIndexes * kSignalContexts];
+  // Written by the source: signals sent so far.
+  std::atomic<uint64_t> signals;
 };
-
-inline size_t SignalSlot(int index, int context) {
-  return static_cast<size_t>(index) * kSignalContexts + static_cast<size_t>(context);
-}
 
 inline constexpr uint32_t kConnectsSend = 1;
 inline constexpr uint32_t kConnectsReceive = 2;

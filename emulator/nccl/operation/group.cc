@@ -253,13 +253,12 @@ ncclResult_t SubmitOperation(const std::shared_ptr<Comm>& comm, const Operation&
 }
 
 ncclResult_t SubmitRma(const std::shared_ptr<Comm>& comm, const RmaOperation& operation) {
-  if (CurrentGroup().depth > 0) {
-    EntryFor(&CurrentGroup().group, comm).rma.push_back(operation);
-    return ncclSuccess;
-  }
   Group group;
-  EntryFor(&group, comm).rma.push_back(operation);
-  return Submit(std::move(group));
+  const bool open = CurrentGroup().depth > 0;
+  CommOperations& entry = EntryFor(open ? &CurrentGroup().group : &group, comm);
+  entry.rma.push_back(operation);
+  entry.connections.rma = true;
+  return open ? ncclSuccess : Submit(std::move(group));
 }
 
 ncclResult_t SubmitJob(const std::shared_ptr<Comm>& comm, const void* order,

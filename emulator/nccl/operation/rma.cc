@@ -41,33 +41,27 @@ const char* NameOf(RmaKind kind) {
 
 }  // namespace
 
-RmaKernel::RmaKernel(std::shared_ptr<Comm> comm, std::vector<RmaOperation> operations)
-    : comm_(std::move(comm)), operations_(std::move(operations)) {}
+RmaKernel::RmaKernel(std::shared_ptr<Comm> comm, RmaOperation operation)
+    : comm_(std::move(comm)), operation_(std::move(operation)) {}
 RmaKernel::~RmaKernel() = default;
 
 bool RmaKernel::Start() {
   std::lock_guard lock(mutex_);
   if (comm_ == nullptr || comm_->cancelled()) return Leave();
   started_ = true;
-  DeviceState& state = comm_->device_state();
-  bool news = false;
-  for (const RmaOperation& operation : operations_) {
-    if (operation.kind == RmaKind::kWaitSignal) {
-      for (const SignalWait& wait : operation.waits) {
-        needs_.push_back({wait, state.signals_taken[{wait.peer, wait.slot}] += wait.count});
-      }
-      continue;
+  if (operation_.kind == RmaKind::kWaitSignal) {
+    for (const SignalWait& wait : operation_.waits) {
+      needs_.push_back({wait, comm_->device_state().signals_taken[wait.peer] += wait.count});
     }
-    if (operation.kind == RmaKind::kPutSignal)
-      Put(comm_->segment().member(operation.peer), operation);
-    comm_->segment()
-        .pair(comm_->rank(), operation.peer)
-        .signals[operation.slot]
-        .fetch_add(1, std::memory_order_release);
-    if (operation.peer == comm_->rank()) RingSelf();
-    news = true;
+    return Step();
   }
-  if (news) comm_->segment().RingOthers(comm_->rank());
+  if (operation_.kind == RmaKind::kPutSignal)
+    Put(comm_->segment().member(operation_.peer), operation_);
+  comm_->segment()
+      .pair(comm_->rank(), operation_.peer)
+      .signals.fetch_add(1, std::memory_order_release);
+  if (operation_.peer == comm_->rank()) RingSelf();
+  comm_->segment().RingOthers(comm_->rank());
   return Step();
 }
 
@@ -79,8 +73,7 @@ bool RmaKernel::Poll() {
 bool RmaKernel::Has(const Need& need) const {
   return comm_->segment()
              .pair(need.wait.peer, comm_->rank())
-             .signals[need.wait.slot]
-             .load(std::memory_order_acquire) >= need.until;
+             .signals.load(std::memory_order_acquire) >= need.until;
 }
 
 bool RmaKernel::Step() {
@@ -104,44 +97,29 @@ bool RmaKernel::Leave() {
 std::string RmaKernel::Describe() {
   std::lock_guard lock(mutex_);
   if (comm_ == nullptr) return {};
-  std::string text = comm_->segment().label() + ", \"parts\": [";
-  bool first = true;
-  for (const RmaOperation& operation : operations_) {
-    if (started_ && operation.kind != RmaKind::kWaitSignal) continue;
-    std::vector<int> peers;
-    for (const Need& need : needs_) {
-      if (!Has(need)) peers.push_back(need.wait.peer);
-    }
-    text += (first ? "{" : ", {") + std::string("\"operation\": \"") + NameOf(operation.kind) +
-            "\", \"bytes\": " + std::to_string(operation.bytes);
-    if (started_) text += ", \"for\": " + ListOf(peers);
-    text += "}";
-    first = false;
+  std::vector<int> peers;
+  for (const Need& need : needs_) {
+    if (!Has(need)) peers.push_back(need.wait.peer);
   }
-  return text + "]";
+  std::string text = comm_->segment().label() + ", \"parts\": [{\"operation\": \"" +
+                     NameOf(operation_.kind) + "\", \"bytes\": " + std::to_string(operation_.bytes);
+  if (started_) text += ", \"for\": " + ListOf(peers);
+  return text + "}]";
 }
 
 ncclResult_t Comm::LaunchRma(const std::vector<RmaOperation>& operations) {
   std::vector<Stream*> streams;
   for (const RmaOperation& operation : operations) {
+    if (GetEngine().IsCapturing(operation.stream))
+      return Fail(ncclInvalidUsage, "RMA in a CUDA graph is not emulated");
     if (std::find(streams.begin(), streams.end(), operation.stream) == streams.end())
       streams.push_back(operation.stream);
   }
-  for (Stream* stream : streams) {
-    if (GetEngine().IsCapturing(stream))
-      return Fail(ncclInvalidUsage, "RMA in a CUDA graph is not emulated");
-  }
-  for (Stream* stream : streams) {
-    std::vector<RmaOperation> together;
-    std::copy_if(operations.begin(), operations.end(), std::back_inserter(together),
-                 [stream](const RmaOperation& operation) { return operation.stream == stream; });
+  for (const RmaOperation& operation : operations) {
     EnqueueRequest request;
-    request.streams = {stream};
-    request.op = std::make_shared<RmaKernel>(shared_from_this(), std::move(together));
-    std::lock_guard lock(rma_mutex_);
-    std::erase_if(rma_, [](const auto& op) { return GetEngine().IsDone(op.get()); });
-    rma_.push_back(request.op);
-    GetEngine().Enqueue(std::move(request));
+    request.streams = streams;
+    request.op = std::make_shared<RmaKernel>(shared_from_this(), operation);
+    EnqueueNext(std::move(request));
   }
   return ncclSuccess;
 }

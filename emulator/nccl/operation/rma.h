@@ -1,9 +1,10 @@
 // RMA: signals between two members, puts into a member's window, and waits for signals.
 //
-// Follows nccl.h of 2.30 and no more: a signal, and a put with a signal, waits for no member; a
-// wait waits for the given number of signals of each peer that it names, and consumes them.
-// Operations follow the order of their streams; across streams, and within a group on one stream,
-// they have no order. Whether NCCL orders them further has not been measured.
+// As NCCL 2.30.7 does on H100s (tests/gpu/truth/windows.cc): a signal, and a put with a signal, waits
+// for no member; a wait waits for the given number of signals of each peer that it names, and uses
+// them up. All of them run in the order of the member's calls on the communicator, its collectives
+// among them, whatever their streams; of one group, they run before its collectives. The first RMA
+// call of a communicator returns when all members have made theirs.
 #ifndef GORDIAN_EMULATOR_NCCL_OPERATION_RMA_H_
 #define GORDIAN_EMULATOR_NCCL_OPERATION_RMA_H_
 
@@ -25,7 +26,6 @@ enum class RmaKind : uint8_t { kPutSignal, kSignal, kWaitSignal };
 
 struct SignalWait {
   int peer = 0;
-  size_t slot = 0;  // SignalSlot()
   uint64_t count = 0;
 };
 
@@ -34,7 +34,6 @@ struct RmaOperation {
   Stream* stream = nullptr;
   // Puts and signals.
   int peer = 0;
-  size_t slot = 0;
   const std::byte* data = nullptr;
   uint64_t bytes = 0;
   Window target = {};  // of a put: the peer's window; `offset` and `address` say where its bytes go
@@ -42,10 +41,9 @@ struct RmaOperation {
   std::vector<SignalWait> waits;
 };
 
-// All RMA operations of one group on one communicator and one stream.
 class RmaKernel final : public DeviceOp {
  public:
-  RmaKernel(std::shared_ptr<Comm> comm, std::vector<RmaOperation> operations);
+  RmaKernel(std::shared_ptr<Comm> comm, RmaOperation operation);
   ~RmaKernel() override;
 
   bool Start() override;
@@ -66,7 +64,7 @@ class RmaKernel final : public DeviceOp {
   // thread.
   std::mutex mutex_;
   std::shared_ptr<Comm> comm_;
-  std::vector<RmaOperation> operations_;
+  const RmaOperation operation_;
   std::vector<Need> needs_;
   bool started_ = false;
 };

@@ -54,7 +54,7 @@ struct DeviceState {
   PrefixCounter collectives;
   std::vector<PrefixCounter> receives;  // by source
   // RMA, by peer and slot: the signals that started waits consume.
-  std::map<std::pair<int, size_t>, uint64_t> signals_taken;
+  std::map<int, uint64_t> signals_taken;
   // Pushed bytes that their readers have not taken yet.
   std::shared_ptr<uint64_t> unread_bytes = std::make_shared<uint64_t>(0);
 };

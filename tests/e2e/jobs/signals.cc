@@ -21,10 +21,22 @@ struct Pair {
   ncclComm_t comm;
   cudaStream_t stream;
   int peer;
+  float* source;  // for kPuts puts
+  int puts;
   float* window;
   ncclWindow_t handle;
 };
 constexpr size_t kFloats = 1024;
+constexpr size_t kPuts = 8;
+
+float* Register(ncclComm_t comm, size_t floats, ncclWindow_t* handle) {
+  void* memory = nullptr;
+  NCCL_OK(ncclMemAlloc(&memory, floats * sizeof(float)));
+  CUDA_OK(cudaMemset(memory, 0, floats * sizeof(float)));
+  NCCL_OK(ncclCommWindowRegister(comm, memory, floats * sizeof(float), handle,
+                                 NCCL_WIN_COLL_SYMMETRIC));
+  return static_cast<float*>(memory);
+}
 
 Pair MakePair(job::Context& c) {
   Pair p = {};
@@ -32,19 +44,17 @@ Pair MakePair(job::Context& c) {
   p.comm = c.MakeComm("pair", {0, 1});
   c.Warm(p.comm, p.stream);
   p.peer = 1 - c.rank;
-  void* memory = nullptr;
-  NCCL_OK(ncclMemAlloc(&memory, kFloats * sizeof(float)));
-  p.window = static_cast<float*>(memory);
-  CUDA_OK(cudaMemset(p.window, 0, kFloats * sizeof(float)));
-  NCCL_OK(ncclCommWindowRegister(p.comm, memory, kFloats * sizeof(float), &p.handle,
-                                 NCCL_WIN_COLL_SYMMETRIC));
+  ncclWindow_t handle = nullptr;
+  p.source = Register(p.comm, kPuts * kFloats, &handle);
+  p.window = Register(p.comm, kFloats, &p.handle);
   return p;
 }
 
-// From memory of its own: the put may read it long after the call.
-void Put(job::Context& c, const Pair& p, float value, size_t at = 0) {
+// From a window, which NCCL asks for, and from bytes of their own: the put may read them long after
+// the call.
+void Put(Pair& p, float value, size_t at = 0) {
   const std::vector<float> values(kFloats - at, value);
-  float* const source = c.Buffer(values.size());
+  float* const source = p.source + kFloats * p.puts++;
   CUDA_OK(cudaMemcpy(source, values.data(), values.size() * sizeof(float), cudaMemcpyHostToDevice));
   NCCL_OK(job::Newer<PutSignal>("ncclPutSignal")(source, values.size(), ncclFloat, p.peer, p.handle,
                                                  at * sizeof(float), 0, 0, 0, p.comm, p.stream));
@@ -69,14 +79,14 @@ void Expect(const Pair& p, float value, size_t at = 0) {
 
 JOB(signals_crossed, 2) {
   // Each waits for the other's bytes before it puts its own.
-  const Pair p = MakePair(c);
+  Pair p = MakePair(c);
   c.Begin(p.stream);
   const float mine = 1.0f + static_cast<float>(c.rank), theirs = 1.0f + static_cast<float>(p.peer);
   const bool first = c.twin && c.rank == 0;
   c.Step("put and wait");
-  if (first) Put(c, p, mine);
+  if (first) Put(p, mine);
   Wait(p, 1);
-  if (!first) Put(c, p, mine);
+  if (!first) Put(p, mine);
   c.Sync(p.stream);
   Expect(p, theirs);
   c.AllReduce(p.comm, p.stream);
@@ -86,14 +96,14 @@ JOB(signals_crossed, 2) {
 
 JOB(signal_missing, 2) {
   // Rank 0 waits for three signals, rank 1 sends two.
-  const Pair p = MakePair(c);
+  Pair p = MakePair(c);
   c.Begin(p.stream);
   c.Step("signals");
   if (c.rank == 0) {
     Wait(p, 3);
   } else {
-    Put(c, p, 5);
-    Put(c, p, 6, kFloats / 2);
+    Put(p, 5);
+    Put(p, 6, kFloats / 2);
     if (c.twin) NCCL_OK(job::Newer<Signal>("ncclSignal")(p.peer, 0, 0, 0, p.comm, p.stream));
   }
   c.AllReduce(p.comm, p.stream);
@@ -106,9 +116,9 @@ JOB(signal_missing, 2) {
 
 JOB(signal_missing_later, 2) {
   // The same after rounds that went well: only a wait that uses up its signals explains it.
-  const Pair p = MakePair(c);
+  Pair p = MakePair(c);
   for (int i = 0; i < 5; ++i) {
-    Put(c, p, static_cast<float>(i));
+    Put(p, static_cast<float>(i));
     Wait(p, 1);
     c.Sync(p.stream);
     Expect(p, static_cast<float>(i));
@@ -117,7 +127,7 @@ JOB(signal_missing_later, 2) {
   }
   c.Begin(p.stream);
   c.Step("the last round");
-  if (c.twin || c.rank == 0) Put(c, p, 9);
+  if (c.twin || c.rank == 0) Put(p, 9);
   Wait(p, 1);
   c.AllReduce(p.comm, p.stream);
   c.Sync(p.stream);
@@ -126,14 +136,14 @@ JOB(signal_missing_later, 2) {
 
 JOB(signal_in_group, 2) {
   // Both signal in a group that stands behind their waits.
-  const Pair p = MakePair(c);
+  Pair p = MakePair(c);
   c.Begin(p.stream);
   c.Step("group");
   const bool first = c.twin && c.rank == 0;
   if (!first) Wait(p, 1);
   NCCL_OK(ncclGroupStart());
-  Put(c, p, 3);
-  NCCL_OK(job::Newer<Signal>("ncclSignal")(p.peer, 1, 0, 0, p.comm, p.stream));
+  Put(p, 3);
+  NCCL_OK(job::Newer<Signal>("ncclSignal")(p.peer, 0, 0, 0, p.comm, p.stream));
   NCCL_OK(ncclGroupEnd());
   if (first) Wait(p, 1);
   c.Sync(p.stream);

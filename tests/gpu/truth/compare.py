@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Holds the emulator's outcomes against those of hardware.
 
-  compare.py EMULATOR.jsonl H200.jsonl [--results FILE]
+  compare.py EMULATOR.jsonl H200.jsonl [--newer H100.jsonl] [--results FILE]
   compare.py EMULATOR.jsonl --known
   compare.py RESULTS.jsonl --verdicts
 
+--newer: outcomes with a newer NCCL; the emulator is held against those that the first file lacks.
 Ends with 1 if a row differs and explained.txt does not say why, or explains a row that does not differ.
 --results writes the rows into the table of FILE, bench/results/emulator-truth.json. --known compares with
 what rows.py knows instead. --verdicts lists what `gordian run` said (run.py --gordian): a problem in a
@@ -21,7 +22,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import rows as table  # noqa: E402
 
-HARDWARE = os.path.join(HERE, "h200.jsonl")
+HARDWARE = os.path.join(HERE, "h200.jsonl")  # NCCL 2.28.9
+NEWER = os.path.join(HERE, "h100_nccl_2_30.jsonl")  # what the emulator does of what 2.28.9 lacks
 EXPLAINED = os.path.join(HERE, "explained.txt")
 
 
@@ -103,9 +105,12 @@ def against_known(emulator):
     return bad
 
 
-def against_hardware(emulator, hardware, rows):
+def against_hardware(emulator, hardware, rows, newer=None):
     """Prints rows that differ, adds all to `rows` as bench/results has them; returns how many are unexplained."""
     explained = load_explained(EXPLAINED)
+    newer = newer or {}
+    older = hardware
+    hardware = {**newer, **older}
     bad = []
     counts = {"yes": 0, "no": 0, "explained": 0}
     for identity, real in sorted(hardware.items()):
@@ -117,12 +122,16 @@ def against_hardware(emulator, hardware, rows):
         verdict = "yes" if same else "explained" if identity in explained else "no"
         counts[verdict] += 1
         if verdict == "no":
-            bad.append(f"{identity}: emulator {describe(ours)} | H200 {describe(real)}")
+            bad.append(f"{identity}: emulator {describe(ours)} | GPUs {describe(real)}")
         if same and identity in explained:
             bad.append(f"{identity}: explained.txt explains a difference that is none")
         env = " ".join(f"{k}={v}" for k, v in sorted(real["env"].items()))
-        emulated = "as the H200s" if same else f"{describe(ours)} ({explained.get(identity, 'not explained')})"
-        rows.append([real["program"], real["ranks"], real["size"], env, describe(real), emulated])
+        emulated = "the same" if same else f"{describe(ours)} ({explained.get(identity, 'not explained')})"
+        changed = identity in newer and identity in older and essence(newer[identity]) != essence(real)
+        rows.append([real["program"], real["ranks"], real["size"], env,
+                     describe(real) if identity in older else "not run",
+                     describe(newer[identity]) if changed or identity not in older
+                     else "the same" if identity in newer else "not run", emulated])
     for identity in sorted(set(explained) - set(hardware)):
         bad.append(f"{identity}: explained.txt names a row that was not run on hardware")
     versions = sorted({r.get("nccl", 0) for r in hardware.values()})
@@ -172,7 +181,7 @@ def verdicts(records):
 def check(emulator):
     """The exit code for these results of the emulator."""
     if os.path.exists(HARDWARE):
-        return 1 if against_hardware(emulator, load(HARDWARE), []) else 0
+        return 1 if against_hardware(emulator, load(HARDWARE), [], load(NEWER)) else 0
     return 1 if against_known(emulator) else 0
 
 
@@ -180,6 +189,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("emulator")
     parser.add_argument("hardware", nargs="?")
+    parser.add_argument("--newer", metavar="FILE")
     parser.add_argument("--results", metavar="FILE")
     parser.add_argument("--known", action="store_true")
     parser.add_argument("--verdicts", action="store_true")
@@ -191,7 +201,7 @@ def main():
     if not args.hardware:
         parser.error("a second file, or --known")
     rows = []
-    bad = against_hardware(load(args.emulator), load(args.hardware), rows)
+    bad = against_hardware(load(args.emulator), load(args.hardware), rows, load(args.newer) if args.newer else {})
     if args.results:
         write_rows(args.results, rows)
     return 1 if bad else 0

@@ -54,6 +54,15 @@ class Compare(unittest.TestCase):
     def test_missing_row(self):
         self.assertEqual(self.bad([], [record()]), 1)
 
+    def test_newer_rows_count_where_the_older_library_has_none(self):
+        done = (("done", ""), ("done", ""))
+        self.assertEqual(compare.against_hardware(by_id(record()), {}, [], by_id(record())), 0)
+        self.assertEqual(compare.against_hardware(by_id(record()), {}, [], by_id(record(outcome="completes", states=done))), 1)
+        rows = []
+        self.assertEqual(compare.against_hardware(by_id(record()), by_id(record()), rows,
+                                                  by_id(record(outcome="completes", states=done))), 0)
+        self.assertEqual(rows[0][-2], "completes, no data")
+
     def test_explained(self):
         identity = table.id_of(record())
         self.explain(f"# why\n{identity}: not modelled\n")
@@ -76,8 +85,8 @@ class Compare(unittest.TestCase):
             written = json.load(f)["tables"][0]["rows"]
         hang = "hangs: 0 on the device; 1 on the device"
         self.assertEqual(written, [
-            ["inversion_one_stream", 2, 4096, "", hang, "as the H200s"],
-            ["inversion_one_stream", 2, 8, "", hang, "completes, no data (not explained)"]])
+            ["inversion_one_stream", 2, 4096, "", hang, "not run", "the same"],
+            ["inversion_one_stream", 2, 8, "", hang, "not run", "completes, no data (not explained)"]])
 
     def test_explained_row_that_is_unknown(self):
         self.explain("no_such_program/2/4096: gone\n")

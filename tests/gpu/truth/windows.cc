@@ -61,16 +61,22 @@ void SymmetricOrder(Rank& r, bool opposite, bool two_streams) {
 struct Pair {
   Comm comm;
   int peer;
+  float* source;  // registered, too: NCCL puts from windows only
   float* memory;
   ncclWindow_t window;
 };
 
-Pair MakePair(Rank& r) {
+Pair MakePair(Rank& r, const std::string& name = "pair") {
   Pair p = {};
-  p.comm = r.MakeComm("pair");
+  p.comm = r.MakeComm(name);
   r.Warm(p.comm);
   p.peer = 1 - r.rank;
-  p.memory = Registered(r, p.comm, std::max<size_t>(p.comm.count * sizeof(float), 4096), &p.window);
+  const size_t bytes = std::max<size_t>(p.comm.count * sizeof(float), 4096);
+  ncclWindow_t window = nullptr;
+  p.source = Registered(r, p.comm, bytes, &window);
+  r.Check("cudaMemcpy",
+          cudaMemcpy(p.source, p.comm.in, p.comm.count * sizeof(float), cudaMemcpyDefault));
+  p.memory = Registered(r, p.comm, bytes, &p.window);
   return p;
 }
 
@@ -82,7 +88,7 @@ void Send(Rank& r, const Pair& p, cudaStream_t s) {
 void Put(Rank& r, const Pair& p, cudaStream_t s) {
   auto* const put = r.Find<PutSignal>("ncclPutSignal");
   r.Call("ncclPutSignal", [&] {
-    return put(p.comm.in, p.comm.count, ncclFloat, p.peer, p.window, 0, 0, 0, 0, p.comm.handle, s);
+    return put(p.source, p.comm.count, ncclFloat, p.peer, p.window, 0, 0, 0, 0, p.comm.handle, s);
   });
 }
 
@@ -288,6 +294,82 @@ TRUTH_PROGRAM(rma_group_behind_wait, 2) {
   Put(r, p, s);
   Send(r, p, s);
   r.GroupEnd();
+  r.Finish({s});
+}
+
+// What is in one group: does a signal leave although a wait was called before it?
+TRUTH_PROGRAM(rma_group_wait_and_signal, 2) {
+  cudaStream_t s = r.Stream();
+  Pair p = WarmPair(r);
+  r.Begin();
+  r.GroupStart();
+  Await(r, p, s);
+  Send(r, p, s);
+  r.GroupEnd();
+  r.Finish({s});
+}
+
+// Does a group's signal leave before its all-reduce is done?
+TRUTH_PROGRAM(rma_group_all_reduce_and_signal, 2) {
+  cudaStream_t s = r.Stream();
+  Pair p = WarmPair(r);
+  r.Begin();
+  if (r.rank == 0) {
+    r.GroupStart();
+    r.AllReduce(p.comm, s);
+    Send(r, p, s);
+    r.GroupEnd();
+  } else {
+    Await(r, p, s);
+    r.Sync(s, "wait");
+    r.AllReduce(p.comm, s);
+  }
+  r.Finish({s});
+}
+
+// Does a group's all-reduce start before its wait is done?
+TRUTH_PROGRAM(rma_group_wait_and_all_reduce, 2) {
+  cudaStream_t s = r.Stream();
+  Pair p = WarmPair(r);
+  r.Begin();
+  if (r.rank == 0) {
+    r.GroupStart();
+    Await(r, p, s);
+    r.AllReduce(p.comm, s);
+    r.GroupEnd();
+  } else {
+    r.AllReduce(p.comm, s);
+    r.Sync(s, "all-reduce");
+    Send(r, p, s);
+  }
+  r.Finish({s});
+}
+
+// The first RMA calls of two communicators in opposite order.
+TRUTH_PROGRAM(rma_cold_opposite, 2) {
+  cudaStream_t s = r.Stream();
+  cudaStream_t t = r.Stream();
+  Pair one = MakePair(r, "one");
+  Pair two = MakePair(r, "two");
+  r.Begin();
+  Send(r, r.Departs() ? two : one, s);
+  Send(r, r.Departs() ? one : two, t);
+  r.Finish({s, t});
+}
+
+// A first RMA call against an all-reduce that the other rank waits for before its own.
+TRUTH_PROGRAM(rma_cold_against_all_reduce, 2) {
+  cudaStream_t s = r.Stream();
+  Pair p = MakePair(r);
+  r.Begin();
+  if (r.rank == 0) {
+    Send(r, p, s);
+    r.AllReduce(p.comm, s);
+  } else {
+    r.AllReduce(p.comm, s);
+    r.Sync(s, "all-reduce");
+    Await(r, p, s);
+  }
   r.Finish({s});
 }
 

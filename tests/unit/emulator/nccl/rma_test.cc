@@ -1,4 +1,4 @@
-// RMA: puts, signals, and waits for them, as nccl.h of 2.30 describes them.
+// RMA: puts, signals, and waits for them, as NCCL 2.30.7 does on H100s.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -24,6 +24,11 @@ struct Window {
     REQUIRE_NCCL(ncclCommWindowRegister(comm, memory, kFloats * sizeof(float), &handle,
                                         NCCL_WIN_COLL_SYMMETRIC));
   }
+  void Fill(float value) const {
+    const std::vector<float> values(kFloats, value);
+    REQUIRE_CUDA(cuMemcpyHtoD(reinterpret_cast<CUdeviceptr>(memory), values.data(),
+                              values.size() * sizeof(float)));
+  }
   float At(size_t index) const {
     float value = 0;
     REQUIRE_CUDA(cuMemcpyDtoH(&value, reinterpret_cast<CUdeviceptr>(memory + index), sizeof value));
@@ -31,15 +36,14 @@ struct Window {
   }
 };
 
-ncclResult_t Put(const Buffer& from, size_t count, int peer, const Window& window, size_t at,
-                 ncclComm_t comm, cudaStream_t stream, int index = 0, int context = 0) {
-  return ncclPutSignal(from.As<float>(), count, ncclFloat, peer, window.handle, at * sizeof(float),
-                       index, context, 0, comm, stream);
+ncclResult_t Put(const Window& from, size_t count, int peer, const Window& window, size_t at,
+                 ncclComm_t comm, cudaStream_t stream) {
+  return ncclPutSignal(from.memory, count, ncclFloat, peer, window.handle, at * sizeof(float), 0, 0,
+                       0, comm, stream);
 }
 
-ncclResult_t Wait(int count, int peer, ncclComm_t comm, cudaStream_t stream, int index = 0,
-                  int context = 0) {
-  ncclWaitSignalDesc_t one = {count, peer, index, context};
+ncclResult_t Wait(int count, int peer, ncclComm_t comm, cudaStream_t stream) {
+  ncclWaitSignalDesc_t one = {count, peer, 0, 0};
   return ncclWaitSignal(1, &one, comm, stream);
 }
 
@@ -47,12 +51,11 @@ TEST(Rma, APutIsThereWhenItsSignalHasCome) {
   Outcome outcome = RunJob(2, [](Rank& rank) {
     ncclComm_t comm = rank.Init();
     cudaStream_t stream = MakeStream();
-    Window window(comm);
-    Buffer source(kFloats * sizeof(float));
+    Window window(comm), source(comm);
     const int peer = 1 - rank.rank();
     for (int round = 1; round <= 20; ++round) {
       const float mine = static_cast<float>(100 * round + rank.rank());
-      source.Write<float>(std::vector<float>(kFloats / 2, mine));
+      source.Fill(mine);
       REQUIRE_NCCL(Put(source, kFloats / 2, peer, window, kFloats / 2, comm, stream));
       REQUIRE_NCCL(Wait(1, peer, comm, stream));
       Synchronize(stream);
@@ -85,19 +88,17 @@ TEST(Rma, ThreeSignalsAreNotFour) {
   }
 }
 
-// Of another index, another context and another peer: none of them is the one that is missing.
-TEST(Rma, EachSignalCountsForItself) {
+// A signal of another peer is none of those that are missing.
+TEST(Rma, EachPeersSignalsCountForThemselves) {
   for (const bool right : {false, true}) {
     Outcome outcome = RunJob(3, [right](Rank& rank) {
       ncclComm_t comm = rank.Init();
       cudaStream_t stream = MakeStream();
       if (rank.rank() == 0) {
-        ncclWaitSignalDesc_t all[] = {
-            {1, 1, 2, 0}, {1, 1, 0, 3}, {1, 2, 0, 0}, {0, 1, 5, 0}, {1, 1, 0, 0}};
-        REQUIRE_NCCL(ncclWaitSignal(5, all, comm, stream));
+        ncclWaitSignalDesc_t all[] = {{1, 1, 0, 0}, {1, 2, 0, 0}, {1, 1, 0, 0}};
+        REQUIRE_NCCL(ncclWaitSignal(3, all, comm, stream));
       } else {
-        REQUIRE_NCCL(ncclSignal(0, rank.rank() == 1 ? 2 : 0, 0, 0, comm, stream));
-        if (rank.rank() == 1) REQUIRE_NCCL(ncclSignal(0, 0, 3, 0, comm, stream));
+        REQUIRE_NCCL(ncclSignal(0, 0, 0, 0, comm, stream));
         if (rank.rank() == (right ? 1 : 2)) REQUIRE_NCCL(ncclSignal(0, 0, 0, 0, comm, stream));
       }
       Synchronize(stream);
@@ -106,44 +107,87 @@ TEST(Rma, EachSignalCountsForItself) {
   }
 }
 
-// The signal stands behind the wait on its stream, or on a stream of its own.
-TEST(Rma, SignalsHaveTheirTurnOnTheirStream) {
+// The signal stands behind the wait on its communicator, whatever the streams.
+TEST(Rma, SignalsHaveTheirTurnOnTheirCommunicator) {
   for (const bool apart : {false, true}) {
     Outcome outcome = RunJob(2, [apart](Rank& rank) {
-      ncclComm_t comm = rank.Init();
-      cudaStream_t waits = MakeStream(), signals = apart ? MakeStream() : waits;
-      REQUIRE_NCCL(Wait(1, 1 - rank.rank(), comm, waits));
-      REQUIRE_NCCL(ncclSignal(1 - rank.rank(), 0, 0, 0, comm, signals));
+      ncclComm_t comm = rank.Init(), other = rank.Init(1);
+      cudaStream_t waits = MakeStream(), signals = MakeStream();
+      if (apart && rank.rank() == 1) {
+        REQUIRE_NCCL(ncclSignal(0, 0, 0, 0, comm, signals));
+        REQUIRE_NCCL(Wait(1, 0, comm, waits));
+      } else {
+        REQUIRE_NCCL(Wait(1, 1 - rank.rank(), comm, waits));
+        REQUIRE_NCCL(ncclSignal(1 - rank.rank(), 0, 0, 0, comm, signals));
+      }
+      REQUIRE_NCCL(ncclSignal(1 - rank.rank(), 0, 0, 0, other, signals));
       Synchronize(waits);
     });
     EXPECT_EQ(outcome.hung, !apart);
   }
 }
 
-TEST(Rma, AGroupSignalsAtItsEnd) {
+TEST(Rma, TheFirstCallWaitsForThoseOfTheOthers) {
+  for (const bool first_use : {false, true}) {
+    Outcome outcome = RunJob(2, [first_use](Rank& rank) {
+      ncclComm_t comm = rank.Init();
+      cudaStream_t stream = MakeStream();
+      const int peer = 1 - rank.rank();
+      if (!first_use) {
+        REQUIRE_NCCL(ncclSignal(peer, 0, 0, 0, comm, stream));
+        REQUIRE_NCCL(Wait(1, peer, comm, stream));
+      }
+      if (rank.rank() == 0) REQUIRE_NCCL(ncclSignal(peer, 0, 0, 0, comm, stream));
+      rank.Barrier();
+      if (rank.rank() == 1) REQUIRE_NCCL(Wait(1, peer, comm, stream));
+      Synchronize(stream);
+    });
+    EXPECT_EQ(outcome.hung, first_use);
+  }
+}
+
+// A group's RMA calls run in their order, and before its collectives.
+TEST(Rma, AGroupKeepsTheOrderOfItsCalls) {
+  for (const bool wait_first : {false, true}) {
+    Outcome outcome = RunJob(2, [wait_first](Rank& rank) {
+      ncclComm_t comm = rank.Init();
+      cudaStream_t stream = MakeStream();
+      Buffer data(kFloats * sizeof(float));
+      data.Write<float>(std::vector<float>(kFloats, 1));
+      const int peer = 1 - rank.rank();
+      REQUIRE_NCCL(ncclGroupStart());
+      REQUIRE_NCCL(ncclAllReduce(data.As<float>(), data.As<float>(), kFloats, ncclFloat, ncclSum,
+                                 comm, stream));
+      if (wait_first) REQUIRE_NCCL(Wait(1, peer, comm, stream));
+      REQUIRE_NCCL(ncclSignal(peer, 0, 0, 0, comm, stream));
+      if (!wait_first) REQUIRE_NCCL(Wait(1, peer, comm, stream));
+      REQUIRE_NCCL(ncclGroupEnd());
+      Synchronize(stream);
+      REQUIRE(data.Read<float>(1)[0] == 2);
+    });
+    EXPECT_EQ(outcome.hung, wait_first);
+  }
+}
+
+TEST(Rma, AGroupThatFailsSendsNothing) {
   Outcome outcome = RunJob(2, [](Rank& rank) {
     ncclComm_t comm = rank.Init();
     cudaStream_t stream = MakeStream();
-    Buffer data(kFloats * sizeof(float));
-    data.Write<float>(std::vector<float>(kFloats, 1));
-    REQUIRE_NCCL(ncclGroupStart());
-    REQUIRE_NCCL(Wait(1, 1 - rank.rank(), comm, stream));
-    REQUIRE_NCCL(ncclSignal(1 - rank.rank(), 0, 0, 0, comm, stream));
-    REQUIRE_NCCL(ncclAllReduce(data.As<float>(), data.As<float>(), kFloats, ncclFloat, ncclSum,
-                               comm, stream));
-    REQUIRE_NCCL(ncclGroupEnd());
-    Synchronize(stream);
-    REQUIRE(data.Read<float>(1)[0] == 2);
-    // Of a group that failed nothing is sent.
-    REQUIRE_NCCL(ncclGroupStart());
-    REQUIRE_NCCL(ncclSignal(1 - rank.rank(), 1, 0, 0, comm, stream));
-    REQUIRE(ncclSignal(7, 0, 0, 0, comm, stream) == ncclInvalidArgument);
-    REQUIRE(ncclGroupEnd() == ncclInvalidArgument);
+    const int peer = 1 - rank.rank();
+    REQUIRE_NCCL(ncclSignal(peer, 0, 0, 0, comm, stream));
+    REQUIRE_NCCL(Wait(1, peer, comm, stream));
+    if (rank.rank() == 0) {
+      REQUIRE_NCCL(ncclGroupStart());
+      REQUIRE_NCCL(ncclSignal(1, 0, 0, 0, comm, stream));
+      REQUIRE(ncclSignal(7, 0, 0, 0, comm, stream) == ncclInvalidArgument);
+      REQUIRE(ncclGroupEnd() == ncclInvalidArgument);
+    } else {
+      REQUIRE_NCCL(Wait(1, 0, comm, stream));
+    }
     rank.Barrier();
-    REQUIRE_NCCL(Wait(1, 1 - rank.rank(), comm, stream, 1));
-    REQUIRE(cuStreamQuery(stream) == CUDA_ERROR_NOT_READY);
+    if (rank.rank() == 1) REQUIRE(cuStreamQuery(stream) == CUDA_ERROR_NOT_READY);
     rank.Barrier();
-    REQUIRE_NCCL(ncclSignal(1 - rank.rank(), 1, 0, 0, comm, MakeStream()));
+    if (rank.rank() == 0) REQUIRE_NCCL(ncclSignal(1, 0, 0, 0, comm, MakeStream()));
     Synchronize(stream);
   });
   EXPECT_TRUE(outcome.Succeeded());
@@ -153,27 +197,28 @@ TEST(Rma, WhatIsRefused) {
   Outcome outcome = RunJob(2, [](Rank& rank) {
     ncclComm_t comm = rank.Init();
     cudaStream_t stream = MakeStream();
-    Window window(comm);
-    Buffer source(kFloats * sizeof(float));
+    Window window(comm), source(comm);
+    Buffer elsewhere(kFloats * sizeof(float));
     const int peer = 1 - rank.rank();
     REQUIRE(Put(source, kFloats, peer, window, 1, comm, stream) ==
             ncclInvalidArgument);  // beyond its end
-    REQUIRE(ncclPutSignal(source.As<float>(), 1, ncclFloat, peer, nullptr, 0, 0, 0, 0, comm,
-                          stream) == ncclInvalidArgument);
+    REQUIRE(ncclPutSignal(source.memory, 1, ncclFloat, peer, nullptr, 0, 0, 0, 0, comm, stream) ==
+            ncclInvalidArgument);
+    REQUIRE(ncclPutSignal(elsewhere.As<float>(), 1, ncclFloat, peer, window.handle, 0, 0, 0, 0,
+                          comm, stream) == ncclInvalidArgument);
     REQUIRE(ncclPutSignal(&stream, 1, ncclFloat, peer, window.handle, 0, 0, 0, 0, comm, stream) ==
             ncclInvalidArgument);
     REQUIRE(ncclSignal(2, 0, 0, 0, comm, stream) == ncclInvalidArgument);
-    REQUIRE(ncclSignal(peer, -1, 0, 0, comm, stream) == ncclInvalidArgument);
+    REQUIRE(ncclSignal(peer, 1, 0, 0, comm, stream) == ncclInvalidArgument);
+    REQUIRE(ncclSignal(peer, 0, 1, 0, comm, stream) == ncclInvalidArgument);
     REQUIRE(ncclSignal(peer, 0, 0, 1, comm, stream) == ncclInvalidArgument);
-    REQUIRE(Wait(-1, peer, comm, stream) == ncclInvalidArgument);
+    REQUIRE(Wait(0, peer, comm, stream) == ncclInvalidArgument);
     REQUIRE(ncclWaitSignal(1, nullptr, comm, stream) == ncclInvalidArgument);
     REQUIRE(ncclSignal(peer, 0, 0, 0, nullptr, stream) == ncclInvalidArgument);
     REQUIRE_CUDA(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     REQUIRE(ncclSignal(peer, 0, 0, 0, comm, stream) == ncclInvalidUsage);
     CUgraph graph = nullptr;
     REQUIRE_CUDA(cuStreamEndCapture(stream, &graph));
-    REQUIRE_NCCL(ncclWaitSignal(0, nullptr, comm, stream));
-    Synchronize(stream);
   });
   EXPECT_TRUE(outcome.Succeeded());
 }
@@ -182,6 +227,12 @@ TEST(Rma, AbortEndsAWaitAndDestroyWaitsForIt) {
   Outcome outcome = RunJob(2, [](Rank& rank) {
     ncclComm_t comm = rank.Init(), other = rank.Init(1);
     cudaStream_t stream = MakeStream();
+    for (ncclComm_t each : {comm, other}) {
+      REQUIRE_NCCL(ncclSignal(1 - rank.rank(), 0, 0, 0, each, stream));
+      REQUIRE_NCCL(Wait(1, 1 - rank.rank(), each, stream));
+    }
+    Synchronize(stream);
+    rank.Barrier();
     if (rank.rank() == 0) {
       REQUIRE_NCCL(Wait(1, 1, comm, stream));
       REQUIRE_NCCL(ncclCommAbort(comm));
@@ -205,16 +256,15 @@ TEST(Rma, WithinOneProcess) {
     auto member = [&](int which) {
       rank.UseDevice(which);
       ncclComm_t comm = rank.Init(0, 2, which);
-      cudaStream_t stream = MakeStream(), other = MakeStream();
-      Window window(comm);
-      Buffer source(kFloats * sizeof(float));
-      source.Write<float>(std::vector<float>(kFloats, static_cast<float>(1 + which)));
+      cudaStream_t stream = MakeStream();
+      Window window(comm), source(comm);
+      source.Fill(static_cast<float>(1 + which));
+      REQUIRE_NCCL(Put(source, kFloats, 1 - which, window, 0, comm, stream));
       REQUIRE_NCCL(Wait(1, 1 - which, comm, stream));
-      REQUIRE_NCCL(Put(source, kFloats, 1 - which, window, 0, comm, other));
       Synchronize(stream);
       REQUIRE(window.At(kFloats - 1) == static_cast<float>(2 - which));
-      REQUIRE_NCCL(Wait(1, which, comm, stream, 3));
-      REQUIRE_NCCL(Put(source, 1, which, window, 0, comm, other, 3));
+      REQUIRE_NCCL(Put(source, 1, which, window, 0, comm, stream));
+      REQUIRE_NCCL(Wait(1, which, comm, stream));
       Synchronize(stream);
       REQUIRE(window.At(0) == static_cast<float>(1 + which));
     };
