@@ -4,6 +4,8 @@
 //   bench_simulate [S1] [S2] [S3] [S4] [S5]     (none named: all)
 //   bench_simulate S2:B7 S3:naive S5:B2         single lines, so that a long run can be gone on
 //   with
+//   bench_simulate full ...                     ten times the rounds of S2 and S3: about an hour of
+//   processor time, of which S2:B5 takes half; intervals are a third as wide
 //
 // Lines: of S2 and S5 the table's rows; of S3 naive, single, larger, further, ordered.
 //
@@ -36,6 +38,7 @@ namespace gordian::simulator {
 namespace {
 
 int failures = 0;
+int64_t share = 10;  // of the full number of rounds, S2 and S3 take so small a part
 
 void Check(bool good) {
   printf("  %s\n", good ? "ok" : "FAILED");
@@ -156,7 +159,7 @@ void S2() {
       Check(std::abs(100 * estimate.ratio - row.exact.ratio) <= half + 0.01 * row.exact.ratio);
       continue;
     }
-    const int64_t n = single ? 200000 : 1000000;  // B5: a quarter of an hour on two cores
+    const int64_t n = (single ? 200000 : 1000000) / share;
     const PlainCounts counts =
         CountPlain(problem, SamplerOf(row.config), 2023, n, {.threads = Cores()});
     PrintCounted(row.name, "default", counts.by_default, n, row.by_default);
@@ -189,20 +192,20 @@ void Join(uint64_t job, const TwinCounts& more, TwinCounts* all) {
 
 void S3() {
   TwinCounts naive;
-  for (uint64_t job = 0; IsAsked("S3", "naive") && naive.rounds < 1000000; ++job) {
+  for (uint64_t job = 0; IsAsked("S3", "naive") && naive.rounds < 1000000 / share; ++job) {
     Join(job,
          CompareSync(With(RandomJob(job, 4, 5), Model::kStreamWithSync, 0.3, 0.3), job, 200, true),
          &naive);
   }
   PrintTwins("all engines = naive, <= 4 GPUs x 5", naive);
   TwinCounts single;
-  for (uint64_t job = 0; IsAsked("S3", "single") && single.rounds < 1000000; ++job) {
+  for (uint64_t job = 0; IsAsked("S3", "single") && single.rounds < 1000000 / share; ++job) {
     Join(job, CompareSingle(With(RandomJob(job, 4, 5), Model::kSingle, 0.3, 0), job, 500, true),
          &single);
   }
   PrintTwins("Single: windows = turns, fixpoint = naive", single);
   TwinCounts larger;
-  for (uint64_t job = 0; IsAsked("S3", "larger") && larger.rounds < 1000000; ++job) {
+  for (uint64_t job = 0; IsAsked("S3", "larger") && larger.rounds < 1000000 / share; ++job) {
     const double p = job % 3 == 0 ? 0.02 : 0.2;
     Join(
         job,
@@ -212,7 +215,8 @@ void S3() {
   PrintTwins("event = turns, ring = fixpoint, <= 12 x 60", larger);
   // Other jobs and random numbers, and rates at which GPUs pass over a good deal more.
   TwinCounts further;
-  for (uint64_t job = 1000000; IsAsked("S3", "further") && further.rounds < 5000000; ++job) {
+  for (uint64_t job = 1000000; IsAsked("S3", "further") && further.rounds < 5000000 / share;
+       ++job) {
     const double p = std::array{0.02, 0.2, 0.4, 0.6}[job % 4];
     const double q = std::array{0.1, 0.03, 0.25}[job % 3];
     Join(job,
@@ -222,7 +226,7 @@ void S3() {
   PrintTwins("the same, other jobs, p to 0.6", further);
   int64_t rounds = 0;
   int64_t deadlocks = 0;
-  for (uint64_t job = 0; IsAsked("S3", "ordered") && rounds < 10000000; ++job) {
+  for (uint64_t job = 0; IsAsked("S3", "ordered") && rounds < 10000000 / share; ++job) {
     Problem problem;
     (void)BuildProblem(RandomJob(job, 6, 12), true, &problem);
     for (const Component& c : problem.components) {
@@ -418,11 +422,15 @@ int Main(int argc, char** argv) {
   const std::vector<std::pair<std::string, void (*)()>> parts{
       {"S1", S1}, {"S2", S2}, {"S3", S3}, {"S4", S4}, {"S5", S5}};
   asked.assign(argv + 1, argv + argc);
+  if (std::erase(asked, "full") > 0) share = 1;
   for (const auto& [name, run] : parts) {
     if (asked.empty() || std::any_of(asked.begin(), asked.end(), [&](const std::string& one) {
           return one == name || one.starts_with(name + ":");
         })) {
+      const double begin = Wall();
       run();
+      printf("%s took %.0f s\n", name.c_str(), Wall() - begin);
+      fflush(stdout);
     }
   }
   printf("%d lines failed\n", failures);
