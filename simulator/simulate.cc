@@ -60,13 +60,10 @@ class Run {
     bool known = true;
     for (const Component& c : problem_.components) {
       report_->common_order &= c.common_order;
-      if (single) {
-        const std::optional<uint64_t> m1 = CountM1(c);
-        known &= m1.has_value();
-        sum += m1.value_or(0) * c.copies;
-      } else {
-        sum += CountM2(c) * c.copies;
-      }
+      const std::optional<uint64_t> counted =
+          single ? CountM1(c, options_.control.stop) : CountM2(c, options_.control.stop);
+      known &= counted.has_value();
+      sum += counted.value_or(0) * c.copies;
     }
     none = static_cast<double>(sum) * p_ * (single ? 1 : q_ * q_);
     const bool as_modelled = single || sampler_.capacity == kUnbounded;
@@ -203,7 +200,8 @@ class Run {
   double q_ = 0;
 };
 
-// Runs on CPython's stream, process by process, each with its own seed.
+// Runs on CPython's stream, process by process. With fix_seed the published program seeds each
+// process alike; without, from the system: process i then calls random.seed(seed + i) here.
 void Replay(const Config& config, const SimulateOptions& options, const Problem& problem,
             SimulateReport* report) {
   const int64_t each = options.rounds > 0        ? options.rounds
@@ -211,6 +209,7 @@ void Replay(const Config& config, const SimulateOptions& options, const Problem&
                                                  : kDefaultRounds;
   const int64_t processes = config.num_process;
   const int64_t different = config.fix_seed ? 1 : processes;
+  const int64_t between = RoundsBetweenLooks(problem);
   PlainCounts by_default;
   PlainCounts exact;
   const auto count = [&](Detector detector, PlainCounts* all) {
@@ -219,13 +218,10 @@ void Replay(const Config& config, const SimulateOptions& options, const Problem&
         PlainCounts counts;
         ReplayEngine engine(problem.components.front(),
                             {config.model, detector, config.resource_limit});
-        const std::vector<uint32_t> fixed{static_cast<uint32_t>(options.seed)};
-        const std::vector<uint32_t> own{static_cast<uint32_t>(options.seed),
-                                        static_cast<uint32_t>(options.seed >> 32),
-                                        static_cast<uint32_t>(process + 1)};
-        PythonRandom random(config.fix_seed ? fixed : own);
+        PythonRandom random = PythonRandom::OfSeed(
+            options.seed + (config.fix_seed ? 0 : static_cast<uint64_t>(process)));
         for (; counts.rounds < each; ++counts.rounds) {
-          if (counts.rounds % 64 == 0 && options.control.stop && options.control.stop()) {
+          if (counts.rounds % between == 0 && options.control.stop && options.control.stop()) {
             break;
           }
           counts.by_default +=
@@ -253,6 +249,25 @@ void Replay(const Config& config, const SimulateOptions& options, const Problem&
   report->distinct_rounds = any.rounds;
   report->rounds = config.fix_seed ? any.rounds * processes : any.rounds;
   report->complete = any.complete && (!options.wanted.exact || exact.complete);
+}
+
+// How often a GPU is expected to be compared with another in a round: at each wait, with all members
+// of its groups.
+double ExpectedComparisons(const Config& config, const Problem& problem) {
+  if (config.model == Model::kSingle) return 0;
+  double sum = 0;
+  for (const Component& c : problem.components) {
+    double places = 0;
+    for (uint32_t u = 0; u < c.gpus; ++u) {
+      double peers = 0;
+      for (uint32_t slot = 0; slot < c.profile[u]->slots; ++slot) {
+        peers += c.GroupSize(c.Group(u, slot));
+      }
+      places += c.Length(u) * peers;
+    }
+    sum += places * static_cast<double>(c.copies);
+  }
+  return sum * config.sync_prob;
 }
 
 nlohmann::json DetectorToJson(const DetectorReport& report) {
@@ -304,6 +319,12 @@ std::string Simulate(const Config& config, const SimulateOptions& options, Simul
   if (replay && options.relative_error > 0) {
     return "--engine replay runs the published program's rounds: remove --rel-err";
   }
+  if (replay && !config.fix_seed &&
+      options.seed > UINT64_MAX - static_cast<uint64_t>(config.num_process)) {
+    return "--seed must be at most " +
+           std::to_string(UINT64_MAX - static_cast<uint64_t>(config.num_process)) +
+           ": with fix_seed 0 process i takes the seed plus i";
+  }
   if (replay && options.capacity > 0) {
     return "--capacity needs the exact detector, which --engine replay lacks";
   }
@@ -323,6 +344,11 @@ std::string Simulate(const Config& config, const SimulateOptions& options, Simul
   std::string wrong = BuildProblem(config, !replay, &problem);
   if (!wrong.empty()) {
     return wrong;
+  }
+  constexpr double kMostComparisons = 0x1p35;  // of a round: about a minute
+  if (const double expected = ExpectedComparisons(config, problem); expected > kMostComparisons) {
+    return "in a round GPUs would be compared about " + Digits(expected, 2) +
+           " times, for hours: lower sync_prob, or take smaller groups";
   }
   report->seed = options.seed;
   report->components = problem.component_count;

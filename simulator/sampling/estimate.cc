@@ -66,9 +66,19 @@ void Add(const WeightedBlock& block, WeightedBlock* all) {
 }
 
 // A block may take long, so a stop keeps the blocks already done.
-bool StopsHere(const RunControl& control, int64_t round) {
-  return control.stop && round % 16 == 15 && control.stop();
-}
+class Looks {
+ public:
+  Looks(const Problem& problem, const RunControl& control)
+      : control_(control), between_(RoundsBetweenLooks(problem)) {}
+
+  bool StopsHere(int64_t round) const {
+    return control_.stop && round % between_ == between_ - 1 && control_.stop();
+  }
+
+ private:
+  const RunControl& control_;
+  const int64_t between_;
+};
 
 int64_t BlocksOf(int64_t n) { return (n + kBlock - 1) / kBlock; }
 
@@ -139,13 +149,14 @@ Estimate RestWithoutSites(const Problem& problem, const SamplerOptions& options,
                           const PairForcer& forcer, uint64_t seed, int64_t rounds,
                           const RunControl& control) {
   RestBlock all;
+  const Looks looks(problem, control);
   const auto make = [&] {
     auto sampler = std::make_shared<RoundSampler>(problem, options);
     auto drawn = std::make_shared<Perturbations>();
     return [&, sampler, drawn](int64_t block) {
       RestBlock result;
       const int64_t end = std::min((block + 1) * kBlock, rounds);
-      for (int64_t r = block * kBlock; r < end && !StopsHere(control, r); ++r, ++result.n) {
+      for (int64_t r = block * kBlock; r < end && !looks.StopsHere(r); ++r, ++result.n) {
         uint64_t part = 0;
         bool found = false;
         for (size_t i = 0; i < sampler->judges().size() && !found; ++i) {
@@ -189,6 +200,11 @@ SamplerOptions OnlyExact(SamplerOptions options) {
 
 }  // namespace
 
+int64_t RoundsBetweenLooks(const Problem& problem) {
+  constexpr uint64_t kFewPlaces = uint64_t{1} << 20;
+  return WaitPlaces(problem) < kFewPlaces ? 16 : 1;
+}
+
 uint64_t SkipPlaces(const Problem& problem) {
   uint64_t sum = 0;
   for (const Component& c : problem.components) {
@@ -210,13 +226,14 @@ uint64_t ForcedPairSites(const Problem& problem) { return PairForcer(problem).to
 PlainCounts CountPlainFrom(const Problem& problem, const SamplerOptions& options, uint64_t seed,
                            int64_t first_round, int64_t n, const RunControl& control) {
   PlainCounts all;
+  const Looks looks(problem, control);
   const auto make = [&] {
     auto sampler = std::make_shared<RoundSampler>(problem, options);
     return [&, sampler](int64_t block) {
       PlainCounts counts;
       const int64_t begin = block * kBlock;
       const int64_t end = std::min(begin + kBlock, first_round + n);
-      for (int64_t r = begin; r < end && !StopsHere(control, r); ++r, ++counts.rounds) {
+      for (int64_t r = begin; r < end && !looks.StopsHere(r); ++r, ++counts.rounds) {
         const Verdicts verdicts = sampler->Round(seed, static_cast<uint64_t>(r));
         counts.by_default += verdicts.by_default ? 1 : 0;
         counts.exact += verdicts.exact ? 1 : 0;
@@ -262,6 +279,7 @@ Estimate ForcedPair(const Problem& problem, const SamplerOptions& given, uint64_
                        options.sync_prob * options.sync_prob;
   if (forcer.total() > 0 && scale > 0) {
     WeightedBlock all;
+    const Looks looks(problem, control);
     const auto make = [&] {
       auto sampler = std::make_shared<RoundSampler>(problem, options);
       auto drawn = std::make_shared<Perturbations>();
@@ -273,7 +291,7 @@ Estimate ForcedPair(const Problem& problem, const SamplerOptions& given, uint64_
         WeightedBlock result;
         result.of_component.assign(problem.components.size(), 0);
         const int64_t end = std::min((block + 1) * kBlock, n);
-        for (int64_t s = block * kBlock; s < end && !StopsHere(control, s); ++s, ++result.n) {
+        for (int64_t s = block * kBlock; s < end && !looks.StopsHere(s); ++s, ++result.n) {
           const size_t i =
               forcer.Draw(sources->data(), seed, static_cast<uint64_t>(s), drawn.get());
           if (sampler->judges()[i]->IsExact(drawn.get())) {
@@ -331,6 +349,7 @@ Estimate ForcedSwap(const Problem& problem, const SamplerOptions& given, bool ex
   const uint64_t places = SkipPlaces(problem);
   const double scale = static_cast<double>(places) * options.disorder_prob;
   WeightedBlock all;
+  const Looks looks(problem, control);
   const auto make = [&] {
     auto sampler = std::make_shared<RoundSampler>(problem, options);
     auto drawn = std::make_shared<Perturbations>();
@@ -338,7 +357,7 @@ Estimate ForcedSwap(const Problem& problem, const SamplerOptions& given, bool ex
       WeightedBlock result;
       result.of_component.assign(problem.components.size(), 0);
       const int64_t end = std::min((block + 1) * kBlock, n);
-      for (int64_t s = block * kBlock; s < end && !StopsHere(control, s); ++s, ++result.n) {
+      for (int64_t s = block * kBlock; s < end && !looks.StopsHere(s); ++s, ++result.n) {
         const auto sample = static_cast<uint64_t>(s);
         uint64_t number = CounterStream(seed, sample, 0, Purpose::kSite).Below(places);
         const size_t i = Locate(
@@ -376,6 +395,7 @@ Estimate ConditionedCounts(const Problem& problem, const SamplerOptions& given, 
   const uint64_t places = WaitPlaces(problem);
   const uint32_t least = options.disorder_prob > 0 ? 2 : 3;
   const double tail = BinomialTail(places, options.sync_prob, least);
+  const Looks looks(problem, control);
   const auto make = [&] {
     auto sampler = std::make_shared<RoundSampler>(problem, options);
     auto drawn = std::make_shared<Perturbations>();
@@ -383,7 +403,7 @@ Estimate ConditionedCounts(const Problem& problem, const SamplerOptions& given, 
     return [&, sampler, drawn, chosen](int64_t block) {
       RestBlock result;
       const int64_t end = std::min((block + 1) * kBlock, n);
-      for (int64_t s = block * kBlock; s < end && !StopsHere(control, s); ++s, ++result.n) {
+      for (int64_t s = block * kBlock; s < end && !looks.StopsHere(s); ++s, ++result.n) {
         const auto sample = static_cast<uint64_t>(s);
         // Draws the number of waits by inversion, then as many distinct places.
         double left = CounterStream(seed, sample, 0, Purpose::kCount).NextPositive() * tail;

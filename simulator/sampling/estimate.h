@@ -65,6 +65,9 @@ Estimate ForcedSwap(const Problem&, const SamplerOptions&, bool exact, uint64_t 
 Estimate ConditionedCounts(const Problem&, const SamplerOptions&, bool exact, uint64_t seed,
                            int64_t n, const RunControl&);
 
+// After how many rounds a look at RunControl::stop costs little beside them; a power of two.
+int64_t RoundsBetweenLooks(const Problem&);
+
 // How many places a skip (of at least one) or a wait can have, over all copies.
 uint64_t SkipPlaces(const Problem&);
 uint64_t WaitPlaces(const Problem&);

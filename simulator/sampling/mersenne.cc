@@ -126,6 +126,12 @@ PythonRandom::PythonRandom(const std::vector<uint32_t>& key) {
   state_[0] = 0x80000000u;
 }
 
+PythonRandom PythonRandom::OfSeed(uint64_t seed) {
+  const auto low = static_cast<uint32_t>(seed);
+  const auto high = static_cast<uint32_t>(seed >> 32);
+  return high == 0 ? PythonRandom(low) : PythonRandom(std::vector<uint32_t>{low, high});
+}
+
 void PythonRandom::Refill() {
   TheLoops().refill(state_.data(), ready_.data() + 1);
   at_ = 1;

@@ -16,6 +16,8 @@ class PythonRandom {
   // random.seed(number): key holds the number's 32-bit digits, lowest first.
   explicit PythonRandom(const std::vector<uint32_t>& key);
   explicit PythonRandom(uint32_t seed) : PythonRandom(std::vector<uint32_t>{seed}) {}
+  // random.seed(seed), also beyond 32 bits.
+  static PythonRandom OfSeed(uint64_t seed);
 
   // The number that random() returns, times 2^53.
   uint64_t Next53() {

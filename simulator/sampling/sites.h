@@ -8,20 +8,22 @@
 #include <vector>
 
 #include "simulator/engine/perturbation.h"
+#include "simulator/parallel.h"
 #include "simulator/topology.h"
 
 namespace gordian::simulator {
 
 // Counts, over all GPUs, the neighbours x, y in a list such that taking y first makes GPUs that
 // take x first wait. Single: P is about 1 - exp(-p * M1). Returns nothing for a component too large
-// to count.
-std::optional<uint64_t> CountM1(const Component&);
+// to count, and when `stop` says so.
+std::optional<uint64_t> CountM1(const Component&, const StopAsked& stop = nullptr);
 // The same, only for x and y whose groups share another GPU.
 std::optional<uint64_t> CountM1Direct(const Component&);
 
 // Over all neighbours x, y in a GPU's list and all other GPUs in both groups, adds up how far apart
 // x and y are in that GPU's list. StreamWithSync: P is about p * q^2 * M2.
-uint64_t CountM2(const Component&);
+// Returns nothing for a component too large to count, and when `stop` says so.
+std::optional<uint64_t> CountM2(const Component&, const StopAsked& stop = nullptr);
 
 // A site of StreamWithSync: GPU `gpu` takes y before x (emission `at` skips x) and waits right
 // then, while `other`, of y's group, waits before its emission `wait` having emitted something from
@@ -48,7 +50,8 @@ class PairSites {
   // The waits of `other` that match emission `at` of `gpu`: [first, last].
   void Window(uint32_t x, const Profile& profile, const Member& other, uint32_t y_number,
               uint32_t* first, uint32_t* last) const;
-  uint64_t CountAt(uint32_t gpu, uint32_t at) const;
+  // How many of them there are.
+  uint64_t CountOf(uint32_t x, const Member& other, uint32_t y_number) const;
 
   const Component& c_;
   std::vector<uint64_t> ahead_;  // [offset[gpu] + at + 1]: sites up to there

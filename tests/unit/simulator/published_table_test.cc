@@ -27,7 +27,7 @@ Numbers NumbersOf(const Config& config) {
   for (const Component& c : problem.components) {
     numbers.m1 += CountM1(c).value_or(0) * c.copies;
     numbers.m1_direct += CountM1Direct(c).value_or(0) * c.copies;
-    numbers.m2 += CountM2(c) * c.copies;
+    numbers.m2 += CountM2(c).value_or(0) * c.copies;
     numbers.t += PairSites(c).count() * c.copies;
     numbers.total += c.total * c.copies;
   }

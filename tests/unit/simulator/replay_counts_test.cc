@@ -1,8 +1,11 @@
 // S1: on CPython's random stream, the published program's verdict of every round.
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "simulator/engine/dense.h"
 #include "simulator/engine/replay.h"
+#include "simulator/simulate.h"
 #include "testing/simulator/table1.h"
 #include "testing/simulator/twins.h"
 
@@ -30,6 +33,49 @@ std::vector<int> Deadlocks(const Config& config, Detector detector, const std::v
     counts.push_back(deadlocks);
   }
   return counts;
+}
+
+// What CPython 3.11 prints after random.seed(seed): int(random.random() * 2**53), three times.
+TEST(S1, SeedsAreCPythons) {
+  const std::pair<uint64_t, std::array<uint64_t, 3>> known[] = {
+      {0ull, {7605875871743422ull, 6827046333291546ull, 3788172029424828ull}},
+      {2023ull, {3449054072567936ull, 8753755479165198ull, 7600431665419060ull}},
+      {4294967295ull, {5722791097298963ull, 1830262344024830ull, 5470672014208887ull}},
+      {4294967296ull, {1017762183364142ull, 3763467840202643ull, 150207355903644ull}},
+      {4294967301ull, {1416583728670170ull, 2544413378037945ull, 5444437905203073ull}},
+      {18446744073709551615ull, {196588387352524ull, 3045291976137196ull, 1909233386979945ull}},
+  };
+  for (const auto& [seed, numbers] : known) {
+    PythonRandom random = PythonRandom::OfSeed(seed);
+    for (const uint64_t number : numbers) EXPECT_EQ(random.Next53(), number) << seed;
+  }
+}
+
+// With fix_seed 0 process i goes by the seed plus i.
+TEST(S1, ProcessesOfTheirOwnSeed) {
+  Config config = ShippedArbitrary();
+  config.num_process = 3;
+  SimulateOptions options;
+  options.engine = Engine::kReplay;
+  options.wanted = {true, false};
+  options.rounds = 500;
+  const auto hits = [&](uint64_t seed) {
+    options.seed = seed;
+    SimulateReport report;
+    EXPECT_EQ(Simulate(config, options, &report), "");
+    EXPECT_EQ(report.distinct_rounds, config.fix_seed ? 500 : 1500);
+    return report.by_default.estimate.hits;
+  };
+  for (const uint64_t seed : {uint64_t{2023}, (uint64_t{1} << 32) - 1}) {
+    config.fix_seed = true;
+    const int64_t apart = hits(seed) + hits(seed + 1) + hits(seed + 2);
+    EXPECT_NE(hits(seed), hits(seed + 1));
+    config.fix_seed = false;
+    EXPECT_EQ(hits(seed), apart);
+  }
+  options.seed = UINT64_MAX - 1;
+  SimulateReport report;
+  EXPECT_NE(Simulate(config, options, &report).find("--seed"), std::string::npos);
 }
 
 // Drawing number by number and looking through those that do nothing are the same: verdict, where
