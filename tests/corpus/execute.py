@@ -9,13 +9,17 @@ import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import time
 
 POLL_S = 0.01
 LIMIT_S = 60         # nobody knows what a job does that neither ends nor stands still for so long
 SUSPECT_AFTER_S = 1.0
-# A rank that is seen to make other calls gets three times as long.
+# A job that ends is watched for longer than the threshold, three times as long where a rank makes other calls: one
+# rank pauses before several of its operations, never so long that a suspicion would be right.
+PAUSES_S = 3.2 * SUSPECT_AFTER_S
+PAUSE_MS = (150 * SUSPECT_AFTER_S, 500 * SUSPECT_AFTER_S)
 PATIENCE_S = 3 * SUSPECT_AFTER_S + 2.0
 SETTLE_S = 0.4       # a verdict may be followed by a better one,
 SETTLE_OF_SEVERAL_S = 2.5  # and of several mistakes in one job by further findings
@@ -27,9 +31,10 @@ QUIET = ("healthy", "finished", "inconclusive")
 class Outcome:
     """What a run did: `ended`, `error` (ended, but some rank with a code), `stuck`, `unclear`."""
 
-    def __init__(self, state, code=None, results=None, seconds=0.0, waits=None):
+    def __init__(self, state, code=None, results=None, seconds=0.0, waits=None, calls=None):
         self.state, self.code, self.results, self.seconds = state, code, results, seconds
-        self.waits = waits or []
+        self.waits = waits or []  # the emulator's reports
+        self.calls = calls or []  # of each rank: (pid, operations begun by each thread)
 
 
 def reports(path):
@@ -45,6 +50,12 @@ def read_results(path, ranks):
         except OSError:
             results[rank] = None
     return results
+
+
+def read_calls(path, ranks):
+    with open(path + ".calls", "rb") as f:
+        words = list(struct.iter_unpack("<16I", f.read()))
+    return [(each[0], each[1:]) for each in words[:ranks]]
 
 
 def environment(program, path):
@@ -88,7 +99,8 @@ def run_alone(build, program, folder):
                     time.sleep(POLL_S)
                     # Ended meanwhile, or moving again: looked at once more.
                     if process.poll() is None and any(os.path.exists(name) for name in found):
-                        return Outcome("stuck", None, None, taken, read_waits(found))
+                        return Outcome("stuck", None, None, taken, read_waits(found),
+                                       read_calls(results, program.ranks))
                 if taken > LIMIT_S:
                     return Outcome("unclear", None, None, taken)
                 time.sleep(POLL_S)
@@ -111,7 +123,8 @@ class Watched:
     def __init__(self):
         self.outcome = None
         self.verdict = None       # the last one before the job ended or was ended
-        self.confirmed = []       # every trouble that was ever said to be confirmed
+        self.confirmed = []       # every trouble that was ever said to be confirmed,
+        self.suspected = []       # or suspected
         self.seconds = None       # from standing still to the first verdict; below 0: before
         self.left = []            # processes and files that were left over
 
@@ -162,8 +175,9 @@ def run_watched(build, program, folder, settle_s=SETTLE_S):
                                 said, changed = main, now
                             if verdict["verdict"] not in QUIET:
                                 first_trouble = first_trouble or stat.st_mtime
-                                if verdict["confidence"] == "confirmed" and main not in watched.confirmed:
-                                    watched.confirmed.append(main)
+                                ever = watched.confirmed if verdict["confidence"] == "confirmed" else watched.suspected
+                                if main not in ever:
+                                    ever.append(main)
                 except OSError:
                     pass
                 if code is not None:
@@ -181,7 +195,8 @@ def run_watched(build, program, folder, settle_s=SETTLE_S):
                         still_since = None  # moving again
                 elif (now - still_since > PATIENCE_S
                       or (said and said[0] not in QUIET and now - max(changed, still_since) > settle_s)):
-                    watched.outcome = Outcome("stuck", None, None, now - start, read_waits(found))
+                    watched.outcome = Outcome("stuck", None, None, now - start, read_waits(found),
+                                              read_calls(results, program.ranks))
                     end_job(found, process)
                     return finish(watched, first_trouble, still_at)
                 if now - start > LIMIT_S:

@@ -4,6 +4,7 @@ import itertools
 import os
 
 import execute
+import kinds
 import mutations
 
 
@@ -62,23 +63,27 @@ class Truth:
                     found.append(ranks)
         return [list(ranks) for ranks in found]
 
-    def mends(self, accepted, rank):
-        """Whether the job ends as well when `rank` does what one of the culprits does, instead of putting that one
-        back: then nobody could tell which of the two departs."""
-        if any(rank in ranks for ranks in accepted):
+    def ends(self, program):
+        return program is not None and self.run(program).state in ("ended", "error")
+
+    def mends_alone(self, accepted, rank):
+        """Whether a change of this rank's program alone makes the job end: its own, put back, or that of a culprit
+        made here, too. Then nothing in the job says which of the two departs."""
+        if [rank] in accepted:
             return True
         for ranks in accepted:
-            for single in ranks:
-                program = self.job.mutated.with_ranks_of(self.job.original, [r for r in ranks if r != single])
-                for mutation in self.job.mutations:
-                    if mutation.rank == single and program is not None:
-                        program = mutations.mirror(program, mutation, rank)
-                if program is not None and self.run(program).state in ("ended", "error"):
-                    return True
+            if len(ranks) > 1:
+                continue
+            program = self.job.mutated
+            for mutation in self.job.mutations:
+                if mutation.rank == ranks[0] and program is not None:
+                    program = mutations.mirror(program, mutation, rank)
+            if self.ends(program):
+                return True
         return False
 
 
-def judge(job, build, folder):
+def judge(job, build, folder, random):
     """A result as JSON has it."""
     truth = Truth(job, build, folder)
     reference = truth.reference()
@@ -89,36 +94,34 @@ def judge(job, build, folder):
         return dict(result, truth="invalid", why=f"the program without mutations: {reference.state} {reference.code}")
     alone = truth.run(job.mutated)
     settle = execute.SETTLE_S if len(job.mutations) < 2 else execute.SETTLE_OF_SEVERAL_S
-    watched = execute.run_watched(build, job.mutated, os.path.join(folder, "watched"), settle)
+    program = job.mutated if alone.state == "stuck" else mutations.with_pauses(job.mutated, random, execute.PAUSES_S,
+                                                                               execute.PAUSE_MS)
+    watched = execute.run_watched(build, program, os.path.join(folder, "watched"), settle)
     verdict = watched.verdict or {"verdict": "none", "confidence": "", "culprit_ranks": [], "check": "", "summary": ""}
     state = state_of(watched.outcome, reference, job)
     said = verdict["verdict"]
     trouble = said not in execute.QUIET + ("none",)
     result.update(truth=state, alone=state_of(alone, reference, job), verdict=said, confidence=verdict["confidence"],
                   check=verdict.get("check", ""), culprits=sorted(verdict["culprit_ranks"]),
-                  seconds=watched.seconds, confirmed=[list(c) for c in watched.confirmed], left=watched.left,
-                  summary=verdict["summary"])
+                  seconds=watched.seconds, ran=round(watched.outcome.seconds, 2),
+                  confirmed=[list(c) for c in watched.confirmed], suspected=[list(c) for c in watched.suspected],
+                  left=watched.left, summary=verdict["summary"])
     if state == "stuck":
         result["score"] = "tp" if trouble else "fn"
         accepted = truth.minimal_sets()
         result["accepted"] = accepted
+        true_kinds = kinds.truth(kinds.Scene(program, watched.outcome), accepted, job.original)
+        result.update(kinds=true_kinds, kind="right" if said in true_kinds else "wrong")
         if trouble:
             result["further"] = [[f["verdict"], f["confidence"], sorted(f["culprit_ranks"])]
                                  for f in verdict.get("findings", [])]
             result["named"] = named(truth, accepted, result["culprits"])
-            # Of two mistakes the first thing said may be the one that holds nothing up.
-            if (result["named"] not in ("right", "tie", "part") and said == "mismatch" and len(job.mutations) > 1
-                    and set(result["culprits"]) & set(job.changed_ranks())
-                    and any(named(truth, accepted, f[2]) in ("right", "tie", "part") for f in result["further"])):
-                result["named"] = "further"
     elif state == "ended":
-        result["score"] = "fp" if trouble else "tn"
+        # What was withdrawn counts, too.
+        result["score"] = "fp" if trouble or watched.confirmed or watched.suspected else "tn"
     elif state == "wrong":
         result["score"] = "said" if trouble else "unsaid"
         result["accepted"] = [job.changed_ranks()]
-        if trouble:
-            result["named"] = "right" if result["culprits"] == job.changed_ranks() else \
-                "tie" if set(job.changed_ranks()) <= set(result["culprits"]) else "wrong"
     else:
         result["score"] = "unclear"
     result["runs"] = truth.runs + 1
@@ -126,14 +129,17 @@ def judge(job, build, folder):
 
 
 def named(truth, accepted, culprits):
-    """right: one of the minimal sets. tie: with others that could as well be changed. part: of several mistakes in
-    one job some, and nobody else. wide: ranks of a minimal set, and others too. wrong: only others."""
+    """exact: a minimal set. tied: one and others, each of whom alone could as well change: all of them were run. side:
+    of such ranks only the others. wide: a minimal set, or a part, and ranks that are not tied. part: of a minimal set
+    some, and no others. other: ranks with a mistake that holds nothing up. wrong: no such rank."""
     if not culprits:
-        return "nobody"
+        return "none"
     if culprits in accepted:
-        return "right"
+        return "exact"
     if any(set(culprits) < set(ranks) for ranks in accepted):
         return "part"
-    if all(truth.mends(accepted, rank) for rank in culprits):
-        return "tie"
-    return "wide" if any(set(ranks) & set(culprits) for ranks in accepted) else "wrong"
+    if all(truth.mends_alone(accepted, rank) for rank in culprits):
+        return "tied" if any(set(ranks) < set(culprits) for ranks in accepted) else "side"
+    if any(set(ranks) & set(culprits) for ranks in accepted):
+        return "wide"
+    return "other" if set(culprits) <= set(truth.job.changed_ranks()) else "wrong"

@@ -256,3 +256,30 @@ def mirror(program, mutation, rank):
     if MUTATIONS[mutation.name](copy, rank, found[0], found[1], dict(mutation.detail)) is None:
         return None
     return copy
+
+
+def with_pauses(program, random, seconds, ms):
+    """`program`, in which one rank pauses before operations that communicate, for `seconds` in all where it has enough
+    of them, each time between the two `ms`. Never inside a group, nor while it captures."""
+    copy = program.copy()
+    rank = random.randrange(program.ranks)
+    places = []
+    for t, thread in enumerate(copy.threads[rank]):
+        inside = False
+        for i, op in enumerate(thread):
+            if op.kind in ("group_start", "capture_begin"):
+                inside = True
+            elif op.kind in ("group_end", "capture_end"):
+                inside = False
+            elif op.communicates and not inside:
+                places.append((t, i))
+    random.shuffle(places)
+    chosen, left = [], 1000 * seconds
+    for place in places:
+        if left <= 0:
+            break
+        chosen.append((place, round(random.uniform(*ms))))
+        left -= chosen[-1][1]
+    for (t, i), pause in sorted(chosen, reverse=True):
+        copy.threads[rank][t].insert(i, Op(f"pause{t}.{i}", "sleep", ms=pause))
+    return copy

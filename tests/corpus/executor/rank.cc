@@ -92,11 +92,13 @@ void AddAndWake(std::atomic<uint32_t>* word, uint32_t value) {
     if (error_ != ncclSuccess) Failed(rank_, op, ncclGetErrorString(error_)); \
   } while (0)
 
-Rank::Rank(const Program& program, int rank, Shared* shared)
+Rank::Rank(const Program& program, int rank, Shared* shared, Calls* calls)
     : program_(program),
       mine_(program.ranks[static_cast<size_t>(rank)]),
       rank_(rank),
-      shared_(shared) {
+      shared_(shared),
+      calls_(calls) {
+  calls->pid.store(static_cast<uint32_t>(getpid()));
   const Operation op{.label = "start", .kind = "start", .values = {}};
   CUDA(cudaSetDevice(rank));
   RegisterKernel();
@@ -154,10 +156,10 @@ void Rank::Run() {
   for (size_t i = 1; i < mine_.threads.size(); ++i) {
     threads.emplace_back([this, i] {
       if (cudaSetDevice(rank_) != cudaSuccess) Fail("cudaSetDevice in a thread");
-      RunThread(mine_.threads[i]);
+      RunThread(i);
     });
   }
-  if (!mine_.threads.empty()) RunThread(mine_.threads[0]);
+  if (!mine_.threads.empty()) RunThread(0);
   for (std::thread& thread : threads) thread.join();
   const Operation op{.label = "end", .kind = "end", .values = {}};
   CUDA(cudaDeviceSynchronize());
@@ -218,8 +220,9 @@ int Rank::RankIn(const Operation& op, int comm) const {
   return static_cast<int>(found - members.begin());
 }
 
-void Rank::RunThread(const std::vector<Operation>& operations) {
-  for (const Operation& op : operations) {
+void Rank::RunThread(size_t thread) {
+  for (const Operation& op : mine_.threads[thread]) {
+    calls_->begun[thread].fetch_add(1);
     if (!RunHost(op) && !RunStream(op) && !RunCommunicator(op)) Communicate(op);
   }
 }

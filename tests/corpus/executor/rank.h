@@ -27,12 +27,19 @@ struct Shared {
   std::atomic<uint32_t> meetings[kMaxFlags];  // how many ranks have come
 };
 
+constexpr int kMaxThreads = 15;
+// What a rank has come to, as the harness reads it from RESULTS.calls.
+struct Calls {
+  std::atomic<uint32_t> pid;
+  std::atomic<uint32_t> begun[kMaxThreads];  // operations, by thread of the program
+};
+
 void SleepUntilAtLeast(std::atomic<uint32_t>* word, uint32_t value);
 void AddAndWake(std::atomic<uint32_t>* word, uint32_t value);
 
 class Rank {
  public:
-  Rank(const Program& program, int rank, Shared* shared);
+  Rank(const Program& program, int rank, Shared* shared, Calls* calls);
 
   // To the end of its program, and of all work on its device. An error of a call ends the process
   // with code 8.
@@ -48,7 +55,7 @@ class Rank {
     cudaGraphExec_t exec = nullptr;
   };
 
-  void RunThread(const std::vector<Operation>& operations);
+  void RunThread(size_t thread);
   bool RunHost(const Operation& op);          // waits, memory, sleep
   bool RunStream(const Operation& op);        // events, kernels, graphs
   bool RunCommunicator(const Operation& op);  // init to destroy
@@ -64,6 +71,7 @@ class Rank {
   const RankProgram& mine_;
   const int rank_;
   Shared* const shared_;
+  Calls* const calls_;
   char* memory_ = nullptr;
   size_t bytes_ = 0;
   std::map<int, cudaStream_t> streams_;
