@@ -161,6 +161,8 @@ class SimJob {
   // Programs run to their end and all work done, at this process.
   bool Finished(int process) const;
   std::set<int> Unfinished() const;
+  // Communicators whose members have called what does not go together.
+  std::set<int> Contradictions() const;
   // From now on a host that is not held makes whatever call others need, at once and for good: each
   // leaves the call it is in, if it can, and goes no further. What is unfinished after running on
   // waits for itself.
