@@ -384,22 +384,24 @@ TEST(P2, RealDataPreemptedAtEveryStep) {
   EXPECT_GT(*std::min_element(used.begin(), used.end()), 10);
 }
 
-// GORDIAN_PLAN_FULL=1: each plan with all of them. GORDIAN_PLAN_FULL=FIRST-LAST: with those from
-// FIRST to LAST of 0 to 59; a line tells of each that is done, so that what was stopped can be gone
-// on with.
+// Every 60th plan with all of them. GORDIAN_PLAN_FULL=1: each plan. GORDIAN_PLAN_FULL=FIRST-LAST:
+// each plan with those from FIRST to LAST of 0 to 59; a line tells of each that is done, so that
+// what was stopped can be gone on with.
 TEST(P2, RealDataOfAllTypesAndOperators) {
   const char* asked = std::getenv("GORDIAN_PLAN_FULL");
-  if (asked == nullptr) GTEST_SKIP() << "set GORDIAN_PLAN_FULL";
   uint32_t first = 0, last = kCombinations - 1;
-  if (std::strchr(asked, '-') != nullptr) {
+  if (asked != nullptr && std::strchr(asked, '-') != nullptr) {
     ASSERT_EQ(std::sscanf(asked, "%u-%u", &first, &last), 2) << asked;
   }
   ASSERT_LT(last, kCombinations);
   for (uint32_t combination = first; combination <= last; ++combination) {
     uint32_t number = 0;
     for (const StepPlan& plan : Reductions()) {
-      ASSERT_NO_FATAL_FAILURE(RunBoth(plan, combination, ++number * kCombinations + combination));
+      ++number;
+      if (asked == nullptr && number % kCombinations != 0) continue;
+      ASSERT_NO_FATAL_FAILURE(RunBoth(plan, combination, number * kCombinations + combination));
     }
+    if (asked == nullptr) continue;
     std::printf("P2 combination %u of 0 to %u: %u plans\n", combination, last, number);
     std::fflush(stdout);
   }

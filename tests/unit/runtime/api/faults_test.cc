@@ -213,7 +213,7 @@ TEST_F(Processes, GiveTheRightResults) {
   Forget();
 }
 
-TEST_F(Processes, OneThatDiesIsToldOfWithinASecond) {
+TEST_F(Processes, PeersLearnOfOneThatDies) {
   Start(3, [this](int r, grtComm_t comm, cudaStream_t stream) {
     if (const int result = AllReduceOnce(comm, stream, 3, 100)) return result;
     if (r == 2) {
@@ -229,8 +229,8 @@ TEST_F(Processes, OneThatDiesIsToldOfWithinASecond) {
   EXPECT_EQ(End(2), -1);
   EXPECT_EQ(End(0), grtPeerDead);
   EXPECT_EQ(End(1), grtPeerDead);
-  EXPECT_LT(std::chrono::steady_clock::now() - killed,
-            std::chrono::seconds(30));  // not the bound, but no hang
+  // Not by their own deadlines.
+  EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::nanoseconds(kPatienceNs));
   Forget();
 }
 
