@@ -42,7 +42,7 @@ CUresult Launch(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned 
   int captured = kSuccess;
   if (Graphs().CaptureKernel(stream, params, &captured)) return Result(captured);
   const int64_t blocks = int64_t{grid_x} * grid_y * grid_z;
-  return Result(TheEngine().LaunchKernel(stream, blocks, params.duration_ns));
+  return Result(TheEngine().LaunchKernel(stream, blocks, params.duration_ns, function));
 }
 
 CUresult LaunchConfigured(const char* call, const CUlaunchConfig* config, CUfunction function,

@@ -80,7 +80,7 @@ cudaError_t Launch(const char* call, const void* function, dim3 grid, dim3 block
   int captured = kSuccess;
   if (TheEngine().Graphs().CaptureKernel(stream, params, &captured)) return Return(captured);
   const int64_t blocks = int64_t{grid.x} * grid.y * grid.z;
-  return Return(TheEngine().LaunchKernel(stream, blocks, params.duration_ns));
+  return Return(TheEngine().LaunchKernel(stream, blocks, params.duration_ns, function));
 }
 
 cudaError_t LaunchConfigured(const char* call, const cudaLaunchConfig_t* config,

@@ -144,7 +144,9 @@ class DeviceEngine : public Engine {
   virtual int ElapsedTime(void* start, void* end, float* milliseconds) = 0;
 
   // A kernel without a body: holds up to `sms` SMs for `duration_ns`.
-  virtual int LaunchKernel(void* stream, int64_t sms, int64_t duration_ns) = 0;
+  // With CUDA_MODULE_LOADING=LAZY the first one of a `function` waits until its device is idle.
+  virtual int LaunchKernel(void* stream, int64_t sms, int64_t duration_ns,
+                           const void* function) = 0;
   virtual int LaunchHostFunction(void* stream, std::function<void()> function) = 0;
   virtual int WriteValue(const ValueRequest& request, void* stream) = 0;
   virtual int WaitValue(const ValueRequest& request, void* stream) = 0;

@@ -128,7 +128,7 @@ class EngineImpl final : public DeviceEngine {
   int QueryEvent(void* event) override;
   int SynchronizeEvent(void* event) override;
   int ElapsedTime(void* start, void* end, float* milliseconds) override;
-  int LaunchKernel(void* stream, int64_t sms, int64_t duration_ns) override;
+  int LaunchKernel(void* stream, int64_t sms, int64_t duration_ns, const void* function) override;
   int LaunchHostFunction(void* stream, std::function<void()> function) override;
   int WriteValue(const ValueRequest& request, void* stream) override;
   int WaitValue(const ValueRequest& request, void* stream) override;
@@ -259,6 +259,7 @@ class EngineImpl final : public DeviceEngine {
   int RunInOrder(void* stream, TaskKind kind, bool wait, const std::function<void()>& work,
                  const std::function<std::function<void()>()>& make_deferred);
 
+  std::set<const void*> loaded_;  // functions that were launched, where modules are loaded lazily
   std::atomic<int> state_{kFresh};
   std::mutex initialize_mutex_;
   CallStats stats_;

@@ -443,12 +443,18 @@ void EngineImpl::WaitDone(const std::vector<std::shared_ptr<DeviceOp>>& ops) {
   });
 }
 
-int EngineImpl::LaunchKernel(void* handle, int64_t sms, int64_t duration_ns) {
+int EngineImpl::LaunchKernel(void* handle, int64_t sms, int64_t duration_ns, const void* function) {
   const int device = CurrentDevice();
   if (device < 0) return Initialize();
   const auto task = std::make_shared<Task>(TaskKind::kTimedKernel);
   task->sms = static_cast<int>(std::min<int64_t>(sms, options_->sms));
   task->duration_ns = duration_ns;
+  bool load = false;
+  if (options_->lazy_loading) {
+    Scheduler::Section section(*scheduler_);
+    load = loaded_.insert(function).second;
+  }
+  if (load) AwaitDevice(device);
   {
     Scheduler::Section section(*scheduler_);
     Stream* const stream = Resolve(handle);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
 #include "emulator/engine/device/device_info.h"
@@ -90,6 +91,8 @@ Options ReadOptions() {
   options.connections = static_cast<int>(ReadNumber("GORDIAN_EMU_CONNECTIONS", connections, 1, 32));
   const char* blocking = getenv("CUDA_LAUNCH_BLOCKING");
   options.launch_blocking = blocking != nullptr && atoi(blocking) != 0;
+  const char* loading = getenv("CUDA_MODULE_LOADING");
+  options.lazy_loading = loading != nullptr && strcmp(loading, "LAZY") == 0;
   options.kernel_ns =
       1'000 * ReadNumber("GORDIAN_EMU_KERNEL_US", options.kernel_ns / 1'000, 0, 3'600'000'000);
   options.seed = static_cast<uint64_t>(ReadNumber("GORDIAN_EMU_SEED", 0, 0, INT64_MAX));

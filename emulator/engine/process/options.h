@@ -16,6 +16,7 @@ struct Options {
   bool launch_blocking = false;  // CUDA_LAUNCH_BLOCKING: a launch returns when its kernel is done
   int64_t kernel_ns = 2'000;     // GORDIAN_EMU_KERNEL_US: how long a kernel without a body takes
   uint64_t seed = 0;             // GORDIAN_EMU_SEED; 0: free choices go to the first possible one
+  bool lazy_loading = false;     // CUDA_MODULE_LOADING=LAZY; the emulator's default is eager
   size_t memory_bytes = 150'109'880'320;  // GORDIAN_EMU_MEMORY_MB, per device; not reserved
 };
 
