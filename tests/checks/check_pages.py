@@ -6,6 +6,7 @@
   check_pages.py GORDIAN BUILD --update    writes the pages
 """
 
+import ast
 import json
 import os
 import re
@@ -34,10 +35,12 @@ def golden(name):
         return f.read()
 
 
-def test_cell(row):
-    if not row["test"]:
-        return ""
-    return f"`{row['test']}`"
+def names_in(cell):
+    return [name for name in cell.split(", ") if name]
+
+
+def tests_cell(cell):
+    return ", ".join(f"`{name}`" for name in names_in(cell))
 
 
 def page(check, classes):
@@ -54,8 +57,8 @@ def page(check, classes):
     if rows:
         out += ["## Kinds of hangs that it is about", "", "| | Kind | | Test | Innocent twin |", "|---|---|---|---|---|"]
         for row in rows:
-            twin = f"`{row['twin']}`" if row["twin"] else ""
-            out.append(f"| {row['number']} | {row['title']} | {row['visibility']} | {test_cell(row)} | {twin} |")
+            out.append(f"| {row['number']} | {row['title']} | {row['visibility']} | {tests_cell(row['test'])} | "
+                       f"{tests_cell(row['twin'])} |")
         out.append("")
     return "\n".join(out)
 
@@ -73,13 +76,14 @@ def readme(data):
         out.append(f"| [{check['id']}]({check['id']}.md) | {what} | {check['title']} |")
     out += ["", "## The 49 known kinds of hangs", "",
             f"{counts['detected']} are *detected*: a program that does it gets the verdict under the emulator, and its innocent",
-            f"twin does not. {counts['inferred']} are *inferred*: shown by a recorded or made-up trace, or told as something wider.",
-            f"{counts['not visible']} are *not visible*; the table says what is said instead.", "",
+            f"twin does not. {counts['inferred']} are *inferred*: shown by a made-up trace, or only as something wider, without the",
+            f"rank. {counts['not visible']} are *not visible*: such a hang gets a verdict, which does not know the cause. The tests",
+            "that a row names assert the checks that it names (`docs.checks`).", "",
             "| | Kind | | Checks | Test | Innocent twin | |", "|---|---|---|---|---|---|---|"]
     for row in data["classes"]:
-        checks = ", ".join(f"[{c}]({c}.md)" for c in row["checks"]) or f"said instead: {row['instead']}"
-        twin = f"`{row['twin']}`" if row["twin"] else ""
-        out.append(f"| {row['number']} | {row['title']} | {row['visibility']} | {checks} | {test_cell(row)} | {twin} | {row['note']} |")
+        checks = ", ".join(f"[{c}]({c}.md)" for c in row["checks"] or names_in(row["instead"]))
+        out.append(f"| {row['number']} | {row['title']} | {row['visibility']} | {'' if row['checks'] else 'said instead: '}{checks} | "
+                   f"{tests_cell(row['test'])} | {tests_cell(row['twin'])} | {row['note']} |")
     return "\n".join(out + [""])
 
 
@@ -98,8 +102,110 @@ def sources():
                     yield os.path.relpath(os.path.join(at, name), ROOT), f.read()
 
 
+def source(*path):
+    with open(os.path.join(ROOT, *path), encoding="utf-8") as f:
+        return f.read()
+
+
+def python_calls(tree, function):
+    return [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+            and node.func.id == function]
+
+
+def strings_in(node):
+    return {each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str)}
+
+
+def asserted_of_jobs():
+    """{job: checks that run_job.py wants}, of its table JOBS."""
+    sys.path.insert(0, os.path.join(ROOT, "tests", "e2e"))
+    import run_job  # noqa: E402
+    return {job: {expect.check, *expect.signs} for job, expect in run_job.JOBS.items()}
+
+
+def asserted_of_unseen():
+    """{kind: checks that unseen.py wants}, of its cases."""
+    out = {}
+    for case in python_calls(ast.parse(source("tests", "e2e", "unseen.py")), "Case"):
+        kinds = ast.literal_eval(case.args[0])
+        signs = [ast.literal_eval(keyword.value) for keyword in case.keywords if keyword.arg == "signs"]
+        for kind in kinds:
+            out[kind] = {ast.literal_eval(case.args[3])}.union(*signs)
+    return out
+
+
+def asserted_of_python(name):
+    """Strings in the assertions of a file, and in the constants that they name."""
+    tree = ast.parse(source("tests", "e2e", name))
+    constants = {node.targets[0].id: strings_in(node.value) for node in tree.body
+                 if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)}
+    out = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr.startswith("assert"):
+            out |= strings_in(node)
+            for each in ast.walk(node):
+                if isinstance(each, ast.Name):
+                    out |= constants.get(each.id, set())
+    return out
+
+
+def asserted_of_googletest(suite, name):
+    """Strings in the body of a test below tests/unit; None where there is no such test."""
+    for at, _, names in os.walk(os.path.join(ROOT, "tests", "unit")):
+        for file in names:
+            if not file.endswith("_test.cc"):
+                continue
+            text = source(at, file)
+            found = re.search(rf"^TEST(?:_F)?\({suite}, {name}\) {{$(.*?)^}}$", text, re.M | re.S)
+            if found:
+                return set(re.findall(r'"([^"]*)"', found.group(1)))
+    return None
+
+
+class Asserted:
+    """The checks that a test of a kind asserts."""
+
+    def __init__(self):
+        self.jobs, self.unseen = asserted_of_jobs(), asserted_of_unseen()
+        self.traces = set(re.findall(r'^      \{"([a-z-]+)",', source("tests", "unit", "analyzer", "report", "check_jobs.cc"), re.M))
+
+    def of(self, test, kind):
+        if test == "server_checks_test":
+            return self.traces
+        if test == "e2e.unseen":
+            return self.unseen.get(kind, set())
+        if ":" in test:
+            return asserted_of_googletest(*test.split(":")[1].split("."))
+        job = test.removeprefix("e2e.")
+        if job in self.jobs:
+            return self.jobs[job]
+        return asserted_of_python(job + ".py")
+
+
 class Checks(unittest.TestCase):
     maxDiff = None
+
+    def test_the_tests_that_are_named_assert_the_checks(self):
+        asserted = Asserted()
+        for row in catalogue()["classes"]:
+            with self.subTest(kind=row["number"], title=row["title"]):
+                tests = names_in(row["test"])
+                found = [asserted.of(test, row["number"]) for test in tests]
+                wanted = set(row["checks"] or names_in(row["instead"]))
+                self.assertNotIn(None, found, f"{tests}: one of them is not there")
+                self.assertEqual(wanted - set().union(*found), set(), f"no assertion of {tests} is about these")
+                for test, checks in zip(tests, found):
+                    self.assertTrue(checks & wanted, f"{test} asserts none of {sorted(wanted)}")
+                if row["visibility"] == "detected":
+                    self.assertEqual(names_in(row["twin"]), [test if test + ".twin" not in row["twin"] else test + ".twin"
+                                                             for test in tests])
+
+    def test_no_two_kinds_rest_on_one_test_alone(self):
+        seen = {}
+        for row in catalogue()["classes"]:
+            if row["visibility"] == "detected":
+                self.assertNotIn(row["test"], seen, f"kinds {seen.get(row['test'])} and {row['number']}")
+                seen[row["test"]] = row["number"]
 
     def test_pages_say_what_the_catalogue_says(self):
         expected = pages()
@@ -125,9 +231,8 @@ class Checks(unittest.TestCase):
                                 text=True, timeout=120)
         names = {test["name"] for test in json.loads(listed.stdout)["tests"]}
         for row in catalogue()["classes"]:
-            for name in (row["test"], row["twin"]):
-                if name:
-                    self.assertIn(name, names, f"kind {row['number']}")
+            for name in names_in(row["test"]) + names_in(row["twin"]):
+                self.assertIn(name.split(":")[0], names, f"kind {row['number']}")
         # What a note refers to, too.
         for row in catalogue()["classes"]:
             for name in re.findall(r"e2e\.\w+(?:\.\w+)*", row["note"]):

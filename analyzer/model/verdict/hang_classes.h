@@ -11,7 +11,7 @@ namespace gordian::model {
 enum class Visibility : uint8_t {
   kDetected,    // a program that does it gets the verdict, and its correct twin does not
   kInferred,    // shown on a recorded or constructed trace only, or reported as a wider kind
-  kNotVisible,  // gordian sees nothing of it
+  kNotVisible,  // gordian sees nothing of the cause, only what follows from it
 };
 
 struct HangClass {
@@ -19,9 +19,11 @@ struct HangClass {
   const char* title;
   Visibility visibility;
   const char* checks;  // ids, comma-separated; for kNotVisible: what gordian reports instead
-  const char* test;    // ctest's name; "" if there is none
-  const char* twin;    // for kDetected
-  const char* note;    // what gordian claims and what not
+  // CTest's names, comma-separated, or BINARY:Suite.Name. Each check is asserted by one of them
+  // (tests/checks/check_pages.py).
+  const char* test;
+  const char* twin;  // for kDetected: theirs
+  const char* note;  // what gordian claims and what not
 };
 
 const HangClass* HangClasses(size_t* count);

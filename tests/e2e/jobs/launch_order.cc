@@ -28,6 +28,30 @@ void Opposite(job::Context& c, ncclComm_t world, ncclComm_t child, cudaStream_t 
   c.Sync(s2);
 }
 
+// On rank `held` the second operation of dp waits on its stream behind the first; with
+// NCCL_LAUNCH_ORDER_IMPLICIT=1 tp, called after it, starts after it. The others wait for tp before
+// they call anything of dp.
+void WaitBehindTheLaunchBefore(job::Context& c, int held) {
+  cudaStream_t s1 = c.Stream();
+  cudaStream_t s2 = c.Stream();
+  ncclComm_t dp = c.MakeComm("dp", c.All());
+  ncclComm_t tp = c.MakeComm("tp", c.All());
+  c.Warm(dp, s1);
+  c.Warm(tp, s2);
+  c.Begin(s1);
+  if (c.rank != held) {
+    c.AllReduce(tp, s2);
+    c.Sync(s2);
+  }
+  c.AllReduce(dp, s1);
+  c.AllReduce(dp, s1);
+  if (c.rank == held) {
+    c.AllReduce(tp, s2);
+    c.Sync(s2);
+  }
+  c.Sync(s1);
+}
+
 }  // namespace
 
 // A child that shares its parent's resources does not take turns with it (measured on H200s).
@@ -54,29 +78,11 @@ JOB(shrink_shares, 3) {
   Opposite(c, world, child, s1, s2);
 }
 
-// On rank 0 the second operation of dp waits on its stream behind the first; with
-// NCCL_LAUNCH_ORDER_IMPLICIT=1 (not for the twin) tp, called after it, starts after it. The others
-// wait for tp before they call anything of dp.
-JOB(launch_order, 2) {
-  cudaStream_t s1 = c.Stream();
-  cudaStream_t s2 = c.Stream();
-  ncclComm_t dp = c.MakeComm("dp", c.All());
-  ncclComm_t tp = c.MakeComm("tp", c.All());
-  c.Warm(dp, s1);
-  c.Warm(tp, s2);
-  c.Begin(s1);
-  if (c.rank != 0) {
-    c.AllReduce(tp, s2);
-    c.Sync(s2);
-  }
-  c.AllReduce(dp, s1);
-  c.AllReduce(dp, s1);
-  if (c.rank == 0) {
-    c.AllReduce(tp, s2);
-    c.Sync(s2);
-  }
-  c.Sync(s1);
-}
+// NCCL_LAUNCH_ORDER_IMPLICIT=1 (not for the twin).
+JOB(launch_order, 2) { WaitBehindTheLaunchBefore(c, 0); }
+
+// The last rank alone has that setting, which the harness gives it: members must agree on it.
+JOB(settings_differ, 2) { WaitBehindTheLaunchBefore(c, c.nranks - 1); }
 
 // With one hardware queue (not for the twin) what waits behind the first operation of dp holds up
 // tp, which was called after it on another stream. The others begin with tp, and use one stream.

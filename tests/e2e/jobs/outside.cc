@@ -1,17 +1,10 @@
 // A rank that others wait for is held up by something that is no call of NCCL.
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/e2e/jobs/job.h"
-
-// Stands in for MPI where there is none: all that is known of a call from outside is the name of
-// its function on the stack. Waits for a message that never comes.
-extern "C" __attribute__((noinline)) int MPI_Barrier(void*) {
-  int ends[2];
-  char byte = 0;
-  if (pipe(ends) != 0) return 1;
-  return static_cast<int>(read(ends[0], &byte, 1));
-}
 
 namespace {
 
@@ -19,18 +12,31 @@ bool Guilty(const job::Context& c) { return !c.twin && c.rank == c.nranks - 1; }
 
 }  // namespace
 
-JOB(waits_in_mpi, 2) {
-  // The last rank is in a barrier of MPI that the others reach only after the all-reduce.
+JOB(loader_stalls, 2) {
+  // A process that loads data writes batches into a pipe. That of the last rank gets stuck in a
+  // file that another program never writes.
   cudaStream_t s = c.Stream();
   ncclComm_t world = c.World();
   c.Warm(world, s);
   c.Begin(s);
-  if (Guilty(c)) {
-    c.Step("barrier");
-    MPI_Barrier(nullptr);
+  int ends[2], file[2];
+  if (pipe(ends) != 0 || pipe(file) != 0) std::_Exit(7);
+  if (fork() == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    char batch = 0;
+    if (Guilty(c) && read(file[0], &batch, 1) != 1) std::_Exit(1);
+    for (;;) {  // until the pipe has no reader
+      if (write(ends[1], &batch, 1) != 1) std::_Exit(1);
+    }
   }
-  c.AllReduce(world, s);
-  c.Sync(s);
+  close(ends[1]);
+  for (int step = 0; step < 3; ++step) {
+    c.Step("batch");
+    char batch = 0;
+    if (read(ends[0], &batch, 1) != 1) std::_Exit(7);
+    c.AllReduce(world, s);
+    c.Sync(s);
+  }
 }
 
 JOB(blocked_in_teardown, 2) {
@@ -97,16 +103,4 @@ JOB(same_device, 2) {
   cudaStream_t s = c.Stream();
   ncclComm_t world = c.World();
   c.Warm(world, s);
-}
-
-JOB(settings_differ, 2) {
-  // The harness starts each rank by itself, the last one with another NCCL_PROTO. Real NCCL would
-  // hang inside the first operation or before; here the last rank does not come to it.
-  cudaStream_t s = c.Stream();
-  ncclComm_t world = c.World();
-  c.Warm(world, s);
-  c.Begin(s);
-  if (Guilty(c)) c.SleepInUserCode(3600);
-  c.AllReduce(world, s);
-  c.Sync(s);
 }
