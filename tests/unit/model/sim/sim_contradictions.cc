@@ -23,8 +23,7 @@ std::set<int> SimJob::Contradictions() const {
     }
     const int me = RankIn(op.comm, process), peer = op.root_or_peer;
     const bool sends = op.what == Do::kSend;
-    auto& counts =
-        transfers[{op.comm, sends ? me : peer, sends ? peer : me, part.sequence}];
+    auto& counts = transfers[{op.comm, sends ? me : peer, sends ? peer : me, part.sequence}];
     counts.insert(op.count);
     if (counts.size() > 1) found.insert(op.comm);
   };
