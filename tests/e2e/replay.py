@@ -2,7 +2,8 @@
 """gordian replay from outside: jobs are recorded, replayed as programs of their own, and these must hang and be told alike.
 
   replay.py BUILD CASE ... [--runs K] [--jobs N]    cases: names of end-to-end jobs; JOB.twin, fix.JOB, golden.NAME, steps, hung_steps, graph_steps, wrong_result, interrupted, unreadable, all
-  replay.py BUILD --table [--runs K]                 every job that hangs, as a table (docs/replay.md)
+  replay.py BUILD --table [--runs K]                 every end-to-end job that hangs, those that are refused too, as a
+                                                     table (docs/replay.md)
 
 A job that hangs must be replayed with exit code 0: gordian itself has run the program, and wants exit code 42 and the
 same signature K times out of K. Its innocent twin must be refused with exit code 3 and a reason. A failure leaves its
@@ -20,14 +21,11 @@ import sys
 import tempfile
 import time
 
+import run_job
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LIMIT = 100  # seconds; for one command
 
-# What makes these hang is a setting.
-SETTINGS = {
-    "launch_order": {"NCCL_LAUNCH_ORDER_IMPLICIT": "1"},
-    "queue_behind": {"CUDA_DEVICE_MAX_CONNECTIONS": "1"},
-}
 HANGING = [
     "inversion_one_stream", "inversion_subset", "inversion_sync", "inversion_free", "inversion_cold",
     "inversion_pageable_copy", "three_comm_cycle", "event_cycle", "hybrid_recv_all_reduce", "pipeline_swapped",
@@ -51,7 +49,16 @@ ENDS = ["mismatch_count_ends"]
 FIXES = {"inversion_sync": "order", "inversion_one_stream": "order", "pipeline_swapped": "order", "hybrid_recv_all_reduce": "order"}
 
 
+# Every end-to-end job that hangs, and links the libraries.
+ALL_HANGING = [job for job, wanted in run_job.JOBS.items()
+               if wanted.hangs and job not in run_job.BY_OTHER_WAYS and job not in run_job.APART]
+
+
 class Failure(Exception):
+    pass
+
+
+class Refused(Failure):
     pass
 
 
@@ -82,7 +89,7 @@ class Case:
         session = os.path.join(self.work, "session")
         self.command(self.gordian, "run", "--emulator", "--session", session, "--on-verdict", "kill-suspected",
                      "--suspect-after", "2", "--", os.path.join(self.build, "tests", "gordian_e2e_job"), job, *arguments,
-                     **({} if "--twin" in arguments else SETTINGS.get(job, {})))
+                     **({} if "--twin" in arguments else run_job.SETTINGS.get(job, {})))
         expect(os.path.exists(os.path.join(session, "trace.gtrace")), "nothing was recorded")
         return session
 
@@ -107,6 +114,8 @@ class Case:
         with open(os.path.join(session, "verdict.json")) as f:
             verdict = json.load(f)["verdict"]
         code, document, err, seconds = self.replay(session, "--minimize", "--verify", str(self.runs))
+        if code == 3:
+            raise Refused("; ".join(document["refused"]))
         expect(code == 0, f"exit code {code}: {json.dumps(document)} {err}")
         verified = document["verified"]
         expect(verified["runs"] == verified["hung"] == verified["same"] == self.runs, f"{verified}")
@@ -308,32 +317,45 @@ def main():
     args = parser.parse_args()
     names = args.cases
     if args.table:
-        names = HANGING
+        names = args.cases or ALL_HANGING
     elif names == ["all"]:
         names = HANGING + list(REFUSED) + ENDS + ["unreadable", "interrupted", "steps", "hung_steps", "graph_steps", "wrong_result"] + [f"{name}.twin" for name in HANGING[:12]]
-    failed = 0
+    failed, refused, same = 0, 0, 0
 
     def one(name):
         case = Case(args.build, name, args.runs)
         try:
-            case.run()
+            if args.table:
+                case.hangs(name)
+            else:
+                case.run()
             case.forget()
             return case, ""
+        except Refused as error:
+            if args.table:
+                case.forget()
+            return case, f"Refused: {error}"
         except (Failure, OSError, subprocess.TimeoutExpired, KeyError) as error:
             return case, f"{type(error).__name__}: {error}\n  its folder: {case.work}"
 
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         for case, error in pool.map(one, names):
-            if error:
+            if args.table and error.startswith("Refused: "):
+                refused += 1
+                print(f"| `{case.name}` | refused: {error[9:]} |", flush=True)
+            elif error:
                 failed += 1
                 print(f"FAILED {case.name}: {error}", flush=True)
             elif args.table and case.row:
                 job, signature, ranks, operations, seconds = case.row
+                same += 1
                 edges = f" ({', '.join(signature['edges'])})" if signature["edges"] else ""
                 print(f"| `{job}` | {signature['verdict']}{edges} | {ranks['recorded']} → {ranks['replay']} | "
                       f"{operations['recorded']} → {operations['replay']} | {args.runs} of {args.runs} | {seconds:.1f} s |", flush=True)
             else:
                 print(f"ok {case.name}", flush=True)
+    if args.table:
+        print(f"{same} of {len(names)} replayed and hung as recorded {args.runs} of {args.runs} times, {refused} refused, {failed} otherwise")
     return 1 if failed else 0
 
 
