@@ -25,10 +25,12 @@ FlightCalls::FlightCalls(const std::vector<FlightDump>& dumps) {
       kinds[entry.group].insert(entry.p2p);
       FlightOperation operation;
       if (!OperationOf(dump.rank, entry, &operation)) {
+        if (entry.operation == kFlightEndOfBatch) continue;
         not_visible_.insert("sends and receives whose peers the dumps do not name");
         continue;
       }
       rank.entries.emplace(operation, &entry);
+      if (entry.p2p) rank.ways[operation].insert(entry.sends);
       auto [numbers, added] =
           rank.numbers.try_emplace(ChannelOf(operation), entry.sequence, entry.sequence);
       numbers->second.first = std::min(numbers->second.first, entry.sequence);
@@ -132,6 +134,24 @@ Made FlightCalls::At(int number, const FlightOperation& operation) const {
   return operation.sequence <= status->second.completed ? Made::kDone : Made::kCalled;
 }
 
+bool FlightCalls::EndsAgree(int number, int other, const FlightOperation& operation) const {
+  const auto mine = ranks_.find(number), theirs = ranks_.find(other);
+  if (mine == ranks_.end() || theirs == ranks_.end()) return true;
+  const auto ways = mine->second.ways.find(operation);
+  const auto their_ways = theirs->second.ways.find(operation);
+  if (ways == mine->second.ways.end() || their_ways == theirs->second.ways.end()) return true;
+  std::set<bool> other_ends;
+  for (const bool sends : ways->second) other_ends.insert(!sends);
+  return other_ends == their_ways->second;
+}
+
+bool FlightCalls::HasBegun(int number, const FlightOperation& operation) const {
+  const auto rank = ranks_.find(number);
+  if (rank == ranks_.end()) return false;
+  const auto entry = rank->second.open.find(operation);
+  return entry != rank->second.open.end() && entry->second->begun == FlightBegun::kYes;
+}
+
 std::set<std::pair<int, FlightOperation>> FlightCalls::Stuck(Order order) const {
   using Kind = model::AndOrGraph::Kind;
   model::AndOrGraph waits;
@@ -146,6 +166,7 @@ std::set<std::pair<int, FlightOperation>> FlightCalls::Stuck(Order order) const 
   for (const auto& [number, rank] : ranks_) {
     std::map<GroupKey, uint32_t> last;  // of the group at this rank, or of all groups (one key)
     std::vector<std::pair<int64_t, const FlightOperation*>> in_order;
+    std::vector<uint32_t> on_device;  // done-nodes of operations that have begun
     for (const auto& [operation, entry] : rank.open)
       in_order.emplace_back(entry->record, &operation);
     std::sort(in_order.begin(), in_order.end(),
@@ -155,8 +176,15 @@ std::set<std::pair<int, FlightOperation>> FlightCalls::Stuck(Order order) const 
       waits.AddEdge(done, start);
       const GroupKey queue = order == Order::kGroup ? operation->group : GroupKey{&*keys_.begin()};
       const auto before = last.find(queue);
-      if (before != last.end()) waits.AddEdge(start, before->second);
+      const FlightBegun begun = rank.open.at(*operation)->begun;
+      if (before != last.end() && begun != FlightBegun::kYes) waits.AddEdge(start, before->second);
       last[queue] = done;
+      // The device has begun others that were called before, and not this one: it stands behind them.
+      if (begun == FlightBegun::kNo) {
+        for (const uint32_t earlier : on_device) waits.AddEdge(start, earlier);
+      } else if (begun == FlightBegun::kYes) {
+        on_device.push_back(done);
+      }
       for (const int member : Members(*operation)) {
         if (member == number) continue;
         const Made made = At(member, *operation);

@@ -53,6 +53,7 @@ struct FlightRank {
   // The first entry of each operation. Coalesced operations share a number and are one launch.
   std::map<FlightOperation, const FlightEntry*> entries;
   std::map<FlightOperation, const FlightEntry*> open;
+  std::map<FlightOperation, std::set<bool>> ways;  // p2p: whether it sends; a batch may do both
   std::map<FlightChannel, std::pair<int64_t, int64_t>>
       numbers;  // the lowest and the highest in `entries`
 };
@@ -77,9 +78,14 @@ class FlightCalls {
   // peer.
   bool OperationOf(int rank, const FlightEntry& entry, FlightOperation* operation) const;
   Made At(int rank, const FlightOperation& operation) const;
+  // The dump says that the device has begun the open operation.
+  bool HasBegun(int rank, const FlightOperation& operation) const;
   std::vector<int> Members(const FlightOperation& operation) const;
   // True if both ends of this group's sends and receives number them alike.
   bool InLockstep(GroupKey group) const { return lockstep_.count(group) > 0; }
+  // Whether each of two ranks has, under the number of this transfer, what the other end of the
+  // other's is; true where one has no entry.
+  bool EndsAgree(int rank, int other, const FlightOperation& operation) const;
   // Some member's entry; null if no member has one.
   const FlightEntry* AnyEntry(const FlightOperation& operation) const;
 

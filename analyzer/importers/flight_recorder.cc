@@ -19,7 +19,7 @@ constexpr uint64_t kMostDumpBytes = 512ull << 20;
 
 using View = PlainData::View;
 
-constexpr std::string_view kEndOfBatch = "coalesced";
+constexpr std::string_view kNoDescription = "undefined";  // of new_group without one
 
 // Reads "[0, 1, 2]" or a list.
 std::vector<int> Ranks(const View& from) {
@@ -120,6 +120,7 @@ StatusOr<FlightEntry> Entry(const View& from,
   entry.completed = from["state"].AsText() == "completed" ||
                     from["retired"].AsBool().value_or(false) ||
                     from["time_discovered_completed_ns"].AsInt().value_or(0) > 0;
+  if (from["state"].AsText() == "started") entry.begun = FlightBegun::kYes;
   entry.site = SiteOf(from["frames"]);
   return entry;
 }
@@ -129,12 +130,28 @@ StatusOr<FlightEntry> Entry(const View& from,
 void CompleteBatches(std::vector<FlightEntry>* entries) {
   std::set<std::tuple<std::string_view, bool, int64_t>> completed;
   for (const FlightEntry& entry : *entries) {
-    if (entry.operation == kEndOfBatch && entry.completed)
+    if (entry.operation == kFlightEndOfBatch && entry.completed)
       completed.emplace(entry.group, entry.p2p, entry.sequence);
   }
   for (FlightEntry& entry : *entries) {
     entry.completed =
         entry.completed || completed.count({entry.group, entry.p2p, entry.sequence}) > 0;
+  }
+}
+
+// Where PyTorch times operations, it knows of each whether it has begun: of a batch by its end.
+void SettleBegun(std::vector<FlightEntry>* entries) {
+  std::map<std::tuple<std::string_view, bool, int64_t>, FlightBegun> of_batch;
+  bool timed = false;
+  for (const FlightEntry& entry : *entries) {
+    timed = timed || (!entry.completed && entry.begun == FlightBegun::kYes);
+    if (entry.operation == kFlightEndOfBatch)
+      of_batch[{entry.group, entry.p2p, entry.sequence}] = entry.begun;
+  }
+  for (FlightEntry& entry : *entries) {
+    const auto batch = of_batch.find({entry.group, entry.p2p, entry.sequence});
+    if (batch != of_batch.end()) entry.begun = batch->second;
+    if (timed && entry.begun == FlightBegun::kUnknown) entry.begun = FlightBegun::kNo;
   }
 }
 
@@ -259,7 +276,9 @@ StatusOr<FlightDump> ParseFlightDump(std::string_view bytes) {
   const View config = root["pg_config"];
   for (size_t i = 0; i < config.size(); ++i) {
     const auto [name, value] = config.Item(i);
-    FlightGroup group{name, std::string(value["desc"].AsText()), Ranks(value["ranks"])};
+    const std::string_view description = value["desc"].AsText();
+    FlightGroup group{name, std::string(description == kNoDescription ? "" : description),
+                      Ranks(value["ranks"])};
     key_of_name[name] = group.Key();
     dump.groups[group.Key()] = group;
   }
@@ -272,6 +291,7 @@ StatusOr<FlightDump> ParseFlightDump(std::string_view bytes) {
   std::stable_sort(dump.entries.begin(), dump.entries.end(),
                    [](const FlightEntry& a, const FlightEntry& b) { return a.record < b.record; });
   CompleteBatches(&dump.entries);
+  SettleBegun(&dump.entries);
   AssignStatus(root["pg_status"], entries, key_of_name, &dump);
   return dump;
 }

@@ -3,8 +3,8 @@
 // Facts of the format (versions 2.0 to 2.10; later ones of 2 only add to it): torch/csrc/distributed/c10d/FlightRecorderDetail.hpp
 // and torch/distributed/flight_recorder. A dump is a pickle or JSON, one file per rank, whose name
 // ends in the rank. It identifies operations by process group and sequence number. It holds no
-// streams, events or host waits, and by default only incomplete operations, without saying whether
-// the device has begun them.
+// streams, events or host waits, and by default does not say whether the device has begun an
+// operation.
 #ifndef GORDIAN_ANALYZER_IMPORTERS_FLIGHT_RECORDER_H_
 #define GORDIAN_ANALYZER_IMPORTERS_FLIGHT_RECORDER_H_
 
@@ -18,6 +18,9 @@
 
 namespace gordian::importers {
 
+// The entry behind the operations of a batch: it has their number, and no peer.
+inline constexpr std::string_view kFlightEndOfBatch = "coalesced";
+
 // A process group. Several may share a name (split_group), so name and ranks together are the key.
 struct FlightGroup {
   std::string name;
@@ -27,6 +30,10 @@ struct FlightGroup {
   friend bool operator==(const FlightGroup&, const FlightGroup&) = default;
   std::string Key() const;
 };
+
+// Whether the device has begun an operation. Dumps say so only of jobs with
+// TORCH_NCCL_ENABLE_TIMING: where any open operation of a dump has begun, the others have not.
+enum class FlightBegun : uint8_t { kUnknown, kNo, kYes };
 
 struct FlightEntry {
   int64_t record = 0;  // order of the calls at its rank
@@ -39,6 +46,7 @@ struct FlightEntry {
   int64_t elements_in = -1, elements_out = -1;  // -1: unknown
   std::string type;                             // of the first input
   bool completed = false;
+  FlightBegun begun = FlightBegun::kUnknown;  // of open ones
   std::string site;  // "train.py:12 step": the innermost frame; empty: unknown
 };
 

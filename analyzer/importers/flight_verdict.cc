@@ -52,6 +52,12 @@ class Dumps {
   Made At(int rank, const Operation& operation) const { return calls_.At(rank, operation); }
   std::vector<int> Members(const Operation& operation) const { return calls_.Members(operation); }
   bool Stuck(int rank) const { return stuck_.count(rank) > 0; }
+  // A member that has the operation open waits for this one, which has not called or begun it.
+  bool Awaits(const Operation& operation, int member) const {
+    const Made made = At(member, operation);
+    return made == Made::kNotCalled ||
+           (made == Made::kOpen && Stuck(member) && !calls_.HasBegun(member, operation));
+  }
   void FindStuck();
   void FindWaits();
   void FindMismatches(std::vector<Finding>* findings) const;
@@ -93,7 +99,7 @@ void Dumps::FindWaits() {
         const Made made = At(member, operation);
         if (made == Made::kUnknown) {
           waits.unseen.insert(member);
-        } else if (made == Made::kNotCalled || (made == Made::kOpen && Stuck(member))) {
+        } else if (Awaits(operation, member)) {
           waits.waits_for.insert(member);
         }
       }
@@ -316,7 +322,10 @@ void Dumps::FindStandingStill(std::vector<Finding>* findings) const {
       size_t done = 0, still_open = 0, unclear = 0;  // among all members
       for (const int member : Members(operation)) {
         const Made made = At(member, operation);
-        ++(made == Made::kDone ? done : made == Made::kOpen ? still_open : unclear);
+        ++(!calls_.EndsAgree(number, member, operation) ? unclear
+           : made == Made::kDone                        ? done
+           : made == Made::kOpen                        ? still_open
+                                                        : unclear);
       }
       // One that stands still may hold up neighbours in the middle of the operation: a minority.
       if (done < still_open || unclear > 0) continue;
@@ -392,6 +401,7 @@ void Dumps::FindCycle(const std::set<int>& left, std::vector<Finding>* findings)
   Finding finding = Make("communicator-order-cycle");
   std::string text;
   std::set<Operation> shown;
+  bool behind = true;  // every member has called
   for (size_t i = 0; i < best.size(); ++i) {
     const int from = best[i], to = best[(i + 1) % best.size()];
     model::WaitEdge edge;
@@ -400,10 +410,11 @@ void Dumps::FindCycle(const std::set<int>& left, std::vector<Finding>* findings)
     for (const auto& [operation, entry] : ranks_.at(from).open) {
       const std::vector<int> members = Members(operation);
       if (std::find(members.begin(), members.end(), to) == members.end()) continue;
+      if (!Awaits(operation, to)) continue;
       const Made made = At(to, operation);
-      if (made != Made::kNotCalled && !(made == Made::kOpen && Stuck(to))) continue;
       edge.reason =
           made == Made::kNotCalled ? model::Reason::kNotCalled : model::Reason::kStartedCollective;
+      behind = behind && made != Made::kNotCalled;
       edge.op = entry->operation;
       edge.comm = std::hash<std::string>{}(operation.group);
       edge.comm_name = Describe(operation).comm_name;
@@ -429,7 +440,8 @@ void Dumps::FindCycle(const std::set<int>& left, std::vector<Finding>* findings)
   finding.summary =
       model::RankList(finding.culprit_ranks, true) + " wait for each other: " + text + ".";
   finding.evidence.assumes.push_back(
-      "a rank makes no further calls while it waits in an operation");
+      behind ? "an operation that the device has not begun stands behind those that it has"
+             : "a rank makes no further calls while it waits in an operation");
   findings->push_back(std::move(finding));
 }
 

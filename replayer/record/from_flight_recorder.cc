@@ -63,7 +63,6 @@ constexpr Known kKnown[] = {
     {"send", OpKind::kSend, Counted::kInput},
     {"recv", OpKind::kRecv, Counted::kOutput},
 };
-constexpr std::string_view kEndOfBatch = "coalesced";
 
 const Known* Find(const std::string& name) {
   const auto found = std::find_if(std::begin(kKnown), std::end(kKnown),
@@ -170,7 +169,7 @@ class FlightSchedule {
       if (entry.completed) continue;
       const bool together = before != nullptr && before->group == entry.group &&
                             before->p2p == entry.p2p && before->sequence == entry.sequence;
-      if (entry.operation == kEndOfBatch) {
+      if (entry.operation == importers::kFlightEndOfBatch) {
         if (together && !units.empty() && units.back().calls.back().first == before) {
           units.back().batch = true;
         } else if (!together) {

@@ -110,6 +110,39 @@ class Dumps(unittest.TestCase):
                              1: dump(groups, [entry(2, "0", 5)], {"0": (5, 4)})})
                 self.assertEqual(analyze(path)[1]["verdict"], verdict)
 
+    def test_what_the_device_has_begun(self):
+        groups = {"1": [0, 1], "2": [0, 1]}
+
+        def opposite(first, second):
+            return {0: dump(groups, [entry(1, "1", 4, state=first), entry(2, "2", 4, state=second)], {}),
+                    1: dump(groups, [entry(1, "2", 4, state=first), entry(2, "1", 4, state=second)], {})}
+
+        for first, second, expected in (("started", "scheduled", "deadlock"), ("scheduled", "scheduled", "inconclusive"),
+                                        ("started", "started", "inconclusive")):
+            with self.subTest(first=first, second=second), tempfile.TemporaryDirectory() as path:
+                write(path, opposite(first, second))
+                verdict = analyze(path)[1]
+                self.assertEqual(verdict["verdict"], expected)
+                self.assertEqual(verdict["confidence"], "suspected")
+                self.assertEqual(verdict["culprit_ranks"], [0, 1] if expected == "deadlock" else [])
+                self.assertEqual([edge["comm_name"] for edge in verdict["cycle"]],
+                                 ["desc 1", "desc 2"] if expected == "deadlock" else [])
+        # In the same order, with one rank further: no cycle.
+        with tempfile.TemporaryDirectory() as path:
+            dumps = opposite("started", "scheduled")
+            dumps[1] = dump(groups, [entry(1, "1", 4, state="started"), entry(2, "2", 4)], {})
+            write(path, dumps)
+            self.assertEqual(analyze(path)[1]["verdict"], "inconclusive")
+
+    def test_a_batch_has_no_peer_at_its_end(self):
+        groups = {"5": [0, 1]}
+        batch = [entry(3, "5", 12, "nccl:send 0->1", True), entry(4, "5", 12, "nccl:recv 0<-1", True),
+                 entry(5, "5", 12, "nccl:coalesced", True)]
+        write(self.path, {0: dump(groups, batch, {"5": (12, 11)}), 1: dump(groups, [], {"5": (11, 11)})})
+        verdict = analyze(self.path)[1]
+        self.assertEqual(verdict["culprit_ranks"], [1])
+        self.assertFalse([text for text in verdict["evidence"]["not_visible"] if "peers" in text])
+
     def test_two_sets_in_one_folder_are_refused(self):
         write(self.path, lagging())
         write(self.path, lagging(), prefix="comm_lib_trace_rank_")
