@@ -40,6 +40,7 @@ void AddRunVerb(CLI::App& app, VerbContext* context);
 void AddEnvVerb(CLI::App& app, VerbContext* context);
 void AddAnalyzeVerb(CLI::App& app, VerbContext* context);
 void AddExplainVerb(CLI::App& app, VerbContext* context);
+void AddExportVerb(CLI::App& app, VerbContext* context);
 void AddAttachVerb(CLI::App& app, VerbContext* context);
 void AddBenchVerb(CLI::App& app, VerbContext* context);
 void AddChecksVerb(CLI::App& app, VerbContext* context);

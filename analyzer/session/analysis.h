@@ -40,12 +40,24 @@ struct VerdictUpdate {
   double seconds_to_verdict;  // from the last progress until verdict.json is in place; 0: unknown
 };
 
+// Sees what the model of a trace sees, as it comes. All references are valid during the call only.
+class TraceObserver {
+ public:
+  virtual ~TraceObserver() = default;
+  // Right after the model took the record, or the event.
+  virtual void OnRecord(const model::JobModel& model, const model::CallRecord& record) = 0;
+  virtual void OnEvent(const model::JobModel& model, const v1::Event& event) = 0;
+  // After the last event.
+  virtual void AtEnd(const model::JobModel& model, CallSites* sites) = 0;
+};
+
 struct AnalysisOptions {
   std::string session_dir;  // must exist; empty: no files are written
   bool write_trace = true;  // trace.gtrace in the session
   // Of AnalyzeTrace only: the job still runs, so a trace without an end is no fault.
   bool still_written = false;
-  bool want_status = false;  // AnalysisResult::status_json
+  bool want_status = false;           // AnalysisResult::status_json
+  TraceObserver* observer = nullptr;  // of AnalyzeTrace only; may be null
   model::ModelOptions model;
   // Called once per revision after verdict.json is in place, on the thread that fed the event,
   // without a lock: it may call any const method. Must not block for long.

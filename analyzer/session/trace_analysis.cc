@@ -59,8 +59,12 @@ StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOpt
   StackBook stacks;
   SignBook signs;
   CallSites call_sites;
+  TraceObserver* const observer = options.observer;
   events.Tell([](const model::ProcessInfo&) {},
-              [&signs](const model::CallRecord& record) { signs.OnRecord(record); });
+              [&](const model::CallRecord& record) {
+                signs.OnRecord(record);
+                if (observer != nullptr) observer->OnRecord(model, record);
+              });
   google::protobuf::Arena arena;  // holds thousands of small messages, freed with their chunk
   bool job_ended = false;
   const auto feed = [&](const v1::Event& event) {
@@ -69,6 +73,7 @@ StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOpt
     stacks.OnEvent(event);
     signs.OnEvent(event);
     events.OnEvent(event);
+    if (observer != nullptr) observer->OnEvent(model, event);
     ++result.events;
   };
   while (reader.ok()) {
@@ -86,6 +91,7 @@ StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOpt
   result.complete = reader.ok() && (*reader)->ending() == TraceReader::Ending::kComplete;
   if (!result.complete && supplement != nullptr) supplement->AddMissing(feed);
   result.dropped_events = events.dropped();
+  if (observer != nullptr) observer->AtEnd(model, &call_sites);
 
   result.verdict = model.Current();
   AddNotes(fleet.Texts(), &result.verdict);

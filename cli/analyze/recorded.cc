@@ -238,6 +238,38 @@ RecordedVerdict Unfinished(RecordedVerdict recorded) {
   return recorded;
 }
 
+// Analyzes a trace, with the rings that the guardian kept if it is a session's (else ""). `note`: one
+// line on what could not be read.
+StatusOr<analyzer::AnalysisResult> FromTrace(const std::string& path, const std::string& session,
+                                             bool running, analyzer::AnalysisOptions options,
+                                             std::string* note) {
+  if (!session.empty()) {  // suspects after the same time as the run did
+    const StatusOr<nlohmann::ordered_json> manifest = ReadManifest(session);
+    if (manifest.ok() && manifest->contains("suspect_after_s") &&
+        (*manifest)["suspect_after_s"].is_number()) {
+      const double seconds = std::clamp((*manifest)["suspect_after_s"].get<double>(), 0.1, 1e6);
+      options.model.suspect_after_ns = static_cast<uint64_t>(seconds * 1e9);
+    }
+  }
+  std::optional<RingSupplement> rings;
+  if (!session.empty() && !running) {
+    rings.emplace(session, /*also_living=*/true);
+  }
+  // An unreadable trace is an error, unless rings or a recorded verdict remain.
+  const bool rely = rings && (rings->files() > 0 || !Exists(session + "/trace.gtrace")) &&
+                    !(rings->files() == 0 && Exists(session + "/verdict.json"));
+  StatusOr<analyzer::AnalysisResult> result =
+      analyzer::AnalyzeTrace(path, options, rely ? &*rings : nullptr);
+  if (result.ok() && !result->complete) {
+    const std::string more = rely ? rings->Note() : "";
+    *note = result->trace + " is " + result->ending + "; " +
+            (running        ? "the job still runs; the verdict holds for the records so far"
+             : more.empty() ? "the verdict holds for the records up to there"
+                            : more + "; the verdict holds for the records up to there");
+  }
+  return result;
+}
+
 // Fills `status`, if not null, whenever it could read a trace or rings.
 StatusOr<RecordedVerdict> Decide(const std::string& path, RecordedStatus* status) {
   if (status == nullptr) {
@@ -248,27 +280,12 @@ StatusOr<RecordedVerdict> Decide(const std::string& path, RecordedStatus* status
   }
   StatusOr<std::string> session = SessionOf(path);
   GORDIAN_RETURN_IF_ERROR(session.status());
-  analyzer::AnalysisOptions options;
-  if (!session->empty()) {  // suspects after the same time as the run did
-    const StatusOr<nlohmann::ordered_json> manifest = ReadManifest(*session);
-    if (manifest.ok() && manifest->contains("suspect_after_s") &&
-        (*manifest)["suspect_after_s"].is_number()) {
-      const double seconds = std::clamp((*manifest)["suspect_after_s"].get<double>(), 0.1, 1e6);
-      options.model.suspect_after_ns = static_cast<uint64_t>(seconds * 1e9);
-    }
-  }
   const bool running = !session->empty() && IsRunning(*session);
+  analyzer::AnalysisOptions options;
   options.want_status = status != nullptr;
   options.still_written = status != nullptr && running;
-  std::optional<RingSupplement> rings;
-  if (!session->empty() && !running) {
-    rings.emplace(*session, /*also_living=*/true);
-  }
-  // An unreadable trace is an error, unless rings or a recorded verdict remain.
-  const bool rely = rings && (rings->files() > 0 || !Exists(*session + "/trace.gtrace")) &&
-                    !(rings->files() == 0 && Exists(*session + "/verdict.json"));
-  StatusOr<analyzer::AnalysisResult> result =
-      analyzer::AnalyzeTrace(path, options, rely ? &*rings : nullptr);
+  std::string note;
+  StatusOr<analyzer::AnalysisResult> result = FromTrace(path, *session, running, options, &note);
   if (!result.ok()) {
     if (!session->empty() && Exists(*session + "/verdict.json")) {
       StatusOr<RecordedVerdict> kept = FromVerdictFile(*session);
@@ -287,13 +304,7 @@ StatusOr<RecordedVerdict> Decide(const std::string& path, RecordedStatus* status
   RecordedVerdict recorded;
   recorded.sites = result->sites();
   recorded.session = *session;
-  if (!result->complete) {
-    const std::string more = rely ? rings->Note() : "";
-    recorded.note = result->trace + " is " + result->ending + "; " +
-                    (running        ? "the job still runs; the verdict holds for the records so far"
-                     : more.empty() ? "the verdict holds for the records up to there"
-                                    : more + "; the verdict holds for the records up to there");
-  }
+  recorded.note = std::move(note);
   recorded.verdict = std::move(result->verdict);
   if (status != nullptr) {
     status->running = running;
@@ -304,6 +315,22 @@ StatusOr<RecordedVerdict> Decide(const std::string& path, RecordedStatus* status
 }
 
 }  // namespace
+
+StatusOr<analyzer::AnalysisResult> AnalyzeRecorded(const std::string& path,
+                                                   analyzer::TraceObserver* observer,
+                                                   std::string* note) {
+  const StatusOr<RecordedBy> who = WhoRecorded(path);
+  GORDIAN_RETURN_IF_ERROR(who.status());
+  if (*who != RecordedBy::kGordian) {
+    return Status::InvalidArgument(
+        path + " was left by another tool: name a session or a trace of gordian");
+  }
+  const StatusOr<std::string> session = SessionOf(path);
+  GORDIAN_RETURN_IF_ERROR(session.status());
+  analyzer::AnalysisOptions options;
+  options.observer = observer;
+  return FromTrace(path, *session, !session->empty() && IsRunning(*session), options, note);
+}
 
 StatusOr<RecordedVerdict> DecideAgain(const std::string& path) { return Decide(path, nullptr); }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "analyzer/model/verdict/verdict.h"
+#include "analyzer/session/analysis.h"
 #include "analyzer/stacks/call_sites.h"
 #include "common/status.h"
 
@@ -35,6 +36,12 @@ bool IsRunning(const std::string& session);
 // killed. Falls back on the session's verdict.json when neither can be read, and says so in the
 // note.
 StatusOr<RecordedVerdict> DecideAgain(const std::string& path);
+
+// The same of the trace alone, which `observer` sees as it is read. `note`: as above. Errors, among
+// others: another tool's files.
+StatusOr<analyzer::AnalysisResult> AnalyzeRecorded(const std::string& path,
+                                                   analyzer::TraceObserver* observer,
+                                                   std::string* note);
 
 // The state of a job's ranks and communicators (schema gordian.status.v1) at the end of its
 // records; now, if the job still runs.

@@ -66,6 +66,13 @@ class Job:
         dist.all_reduce(torch.ones(1, device=device), group=group)
         self.wait()
 
+    def own_stream(self):
+        """Another stream than the other threads': on one stream their groups' operations wait for each other."""
+        import contextlib
+
+        import torch
+        return torch.cuda.stream(torch.cuda.Stream()) if self.backend == "nccl" else contextlib.nullcontext()
+
     def wait(self):
         """Until what was issued is done: gloo's calls are by themselves, NCCL's go to a stream."""
         if self.backend == "nccl":

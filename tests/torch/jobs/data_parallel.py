@@ -134,7 +134,8 @@ def checkpoint_thread(job):
         parts = [torch.empty_like(shard) for _ in job.everybody]
         if job.last:
             turn[1].set()
-        dist.all_gather(parts, shard, group=saving)  # guilty: checkpoint_thread
+        with job.own_stream():
+            dist.all_gather(parts, shard, group=saving)  # guilty: checkpoint_thread
         job.wait()
 
     thread = threading.Thread(target=save, name="checkpoint")
