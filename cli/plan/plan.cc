@@ -178,7 +178,8 @@ bool WritePictures(const std::string& folder, const planner::Plan& plan) {
          WriteFile(folder + "/wfbp.svg", BaselineSvg(plan, planner::Wfbp(plan.buckets), "WFBP")) &&
          WriteFile(
              folder + "/priority.svg",
-             BaselineSvg(plan, planner::Priority(plan.buckets, plan.chunk), "priority, chunks"));
+             BaselineSvg(plan, planner::Priority(plan.buckets, plan.chunk, plan.options.startup),
+                         "priority, chunks"));
 }
 
 int RunPlan(PlanFlags flags) {
@@ -250,6 +251,9 @@ void AddPlanVerb(CLI::App& app, VerbContext* context) {
   verb->add_option("--epsilon", flags->options.epsilon,
                    "How far the expected loss may deviate (0.01)");
   verb->add_option("--partition", flags->options.partition, "Largest piece, in elements (no limit)")
+      ->check(CLI::NonNegativeNumber);
+  verb->add_option("--startup", flags->options.startup,
+                   "What an all-reduce takes whatever its size, in us: the price of each piece (0)")
       ->check(CLI::NonNegativeNumber);
   verb->add_option("--solver", flags->solver, "exact or greedy (exact)")
       ->check(CLI::IsMember({"exact", "greedy"}));

@@ -195,6 +195,7 @@ std::string PlanJson(const Plan& plan, const PlanSource& source, const planner::
         {"mu", plan.options.mu},
         {"epsilon", plan.options.epsilon},
         {"partition", plan.options.partition},
+        {"startup_us", plan.options.startup},
         {"solver", plan.schedule.exact && plan.options.solver == planner::Solver::kExact
                        ? "exact"
                        : "greedy"},
@@ -237,6 +238,11 @@ std::string PlanText(const Plan& plan, const PlanSource& source, const planner::
   text += Format("  coverage rate %.3f: forward and backward ", totals.CoverageRate()) +
           WithCommas(static_cast<uint64_t>(totals.forward + totals.backward)) +
           " us, communication " + WithCommas(static_cast<uint64_t>(totals.comm)) + " us\n";
+  if (plan.items.size() > plan.buckets.size() && plan.options.startup == 0) {
+    text +=
+        "  each further item counts as free; an all-reduce of few bytes takes time too: --startup "
+        "US\n";
+  }
   if (!plan.schedule.exact)
     text += "  a stage was too large for the exact solver, so the greedy one planned it\n";
   text += "step\n" + StepLine("this plan", plan.schedule.step, plan.schedule.step) +

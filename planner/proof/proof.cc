@@ -118,6 +118,17 @@ class RankWriter {
            " of generation " + std::to_string(generation);
   }
 
+  // Which of its bucket's items it is, of how many: elements are not always known.
+  std::string PieceText(int item) const {
+    int before = 0, all = 0;
+    for (int i = 0; i < static_cast<int>(plan_.items.size()); ++i) {
+      if (plan_.items[i].bucket != plan_.items[item].bucket) continue;
+      before += i < item ? 1 : 0;
+      ++all;
+    }
+    return std::to_string(before) + "/" + std::to_string(all);
+  }
+
   void SendItem(const Send& send, ThreadId thread, std::vector<Moment> after) {
     const int64_t generation = send.generation + at_.generation_offset;
     const Item& item = plan_.items[send.item];
@@ -125,8 +136,8 @@ class RankWriter {
     // How many elements a bucket has is not always known; none is empty.
     meeting.role = {.call = Call::kAllReduce, .member = window_.member, .count = 1};
     meeting.signature.call = Call::kAllReduce;
-    meeting.send = std::to_string(item.bucket) + ":" + std::to_string(item.first_element) + ":" +
-                   std::to_string(item.elements) + ":" + std::to_string(item.time.comm) + ":" +
+    meeting.send = std::to_string(item.bucket) + ":" + PieceText(send.item) + ":" +
+                   std::to_string(item.first_element) + ":" + std::to_string(item.elements) + ":" +
                    std::to_string(generation);
     meeting.what =
         "AllReduce of " + SendText(generation, send.item) + " on link " + std::to_string(send.link);

@@ -33,7 +33,7 @@ Baseline Wfbp(const std::vector<Bucket>& buckets) {
   return baseline;
 }
 
-Baseline Priority(const std::vector<Bucket>& buckets, Micros chunk) {
+Baseline Priority(const std::vector<Bucket>& buckets, Micros chunk, Micros startup) {
   Baseline baseline;
   const size_t n = buckets.size();
   const std::vector<Micros> ready = ReadyTimes(buckets);
@@ -60,9 +60,7 @@ Baseline Priority(const std::vector<Bucket>& buckets, Micros chunk) {
       now = earliest;
       continue;
     }
-    // The first chunks take the remainder.
-    const Micros c = buckets[next].comm;
-    const Micros length = c / chunks[next] + (sent[next] < c % chunks[next] ? 1 : 0);
+    const Micros length = PieceTime(buckets[next].comm, chunks[next], sent[next], startup);
     ++sent[next];
     baseline.sends.push_back({static_cast<int>(next) + 1, now, now + length});
     now += length;

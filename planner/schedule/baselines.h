@@ -27,8 +27,9 @@ struct Baseline {
 };
 
 Baseline Wfbp(const std::vector<Bucket>& buckets);
-// Sends a bucket in ceil(C / chunk) parts of nearly equal length; in one if chunk <= 0.
-Baseline Priority(const std::vector<Bucket>& buckets, Micros chunk);
+// Sends a bucket in ceil(C / chunk) parts of nearly equal length, each of which costs `startup`
+// anew; in one if chunk <= 0.
+Baseline Priority(const std::vector<Bucket>& buckets, Micros chunk, Micros startup = 0);
 // The first gradient, then all communication, then the last forward pass.
 Micros PriorityBound(const std::vector<Bucket>& buckets);
 

@@ -33,13 +33,25 @@ std::vector<Micros> ReadyTimes(const std::vector<Bucket>& buckets) {
   return ready;
 }
 
+Micros PieceTime(Micros comm, int64_t pieces, int64_t at, Micros startup) {
+  const Micros fixed = std::min(comm, startup);
+  return fixed + Share(comm - fixed, pieces, at);
+}
+
+int64_t PiecesWithin(Micros comm, Micros cap, Micros startup) {
+  if (comm <= cap) return 1;
+  const Micros room = cap - startup;
+  return room <= 0 ? 0 : (comm - startup + room - 1) / room;
+}
+
 std::vector<Item> Partition(const std::vector<Bucket>& buckets, Micros cap, double mu,
-                            int64_t most_elements) {
+                            int64_t most_elements, Micros startup) {
   std::vector<Item> items;
   for (size_t b = 0; b < buckets.size(); ++b) {
     const Bucket& bucket = buckets[b];
     int64_t pieces = 1;
-    if (cap > 0) pieces = std::max<int64_t>(1, (bucket.comm + cap - 1) / cap);
+    if (cap > 0) pieces = PiecesWithin(bucket.comm, cap, startup);
+    if (pieces == 0) return {};
     if (most_elements > 0) {
       pieces = std::max(pieces, (bucket.elements + most_elements - 1) / most_elements);
     }
@@ -53,7 +65,7 @@ std::vector<Item> Partition(const std::vector<Bucket>& buckets, Micros cap, doub
       first += item.elements;
       item.time = {.forward = Share(bucket.forward, pieces, at),
                    .backward = Share(bucket.backward, pieces, at),
-                   .comm = Share(bucket.comm, pieces, at),
+                   .comm = PieceTime(bucket.comm, pieces, at, startup),
                    .elements = item.elements};
       item.slow_comm = std::llround(mu * static_cast<double>(item.time.comm));
       items.push_back(item);

@@ -47,11 +47,18 @@ struct Item {
   Micros slow_comm = 0;  // its time on the second link: round(mu * comm)
 };
 
-// Cuts each bucket into ceil(C / cap) items of nearly equal communication time, computation time
-// and elements; the first pieces take the remainder. cap <= 0: no limit of time; most_elements <=
-// 0: no limit of elements.
+// What each of `pieces` operations takes that together move what one of `comm` moves, and each begin
+// with `startup`. Piece `at`, from 0; the first pieces take the remainder.
+Micros PieceTime(Micros comm, int64_t pieces, int64_t at, Micros startup);
+// The fewest pieces of which none takes longer than `cap`; 0: no number is enough.
+int64_t PiecesWithin(Micros comm, Micros cap, Micros startup);
+
+// Cuts each bucket into items of nearly equal communication time, computation time and elements, as
+// few as `cap` allows. `startup`: what an all-reduce takes whatever its size, so that each further
+// item costs it anew. cap <= 0: no limit of time; most_elements <= 0: no limit of elements. Returns
+// none if `startup` alone exceeds the cap.
 std::vector<Item> Partition(const std::vector<Bucket>& buckets, Micros cap, double mu,
-                            int64_t most_elements = 0);
+                            int64_t most_elements = 0, Micros startup = 0);
 
 // Turns the items into buckets, for functions that take buckets.
 std::vector<Bucket> AsBuckets(const std::vector<Item>& items);

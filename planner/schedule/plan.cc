@@ -39,7 +39,20 @@ std::optional<Plan> MakePlan(const std::vector<Bucket>& buckets, const PlanOptio
   plan.buckets = buckets;
   const Micros cap = SmallestKnapsack(Sum(buckets), options.mu);
   if (cap < 1) return fail("the forward pass is too short to send anything in it");
-  plan.items = Partition(buckets, cap, options.mu, options.partition);
+  if (options.startup < 0) return fail("startup must not be negative");
+  for (size_t i = 0; options.partition > 0 && i < buckets.size(); ++i) {
+    if (buckets[i].elements == 0) {
+      return fail("--partition counts elements, and bucket " + std::to_string(i + 1) +
+                  " has none: give the table the column elements, or leave the option out");
+    }
+  }
+  plan.items = Partition(buckets, cap, options.mu, options.partition, options.startup);
+  if (plan.items.empty()) {
+    return fail(
+        "an all-reduce takes " + std::to_string(options.startup) +
+        " us whatever its size (--startup), and what is sent in the forward pass may take " +
+        std::to_string(cap) + " us: take fewer buckets, or larger batches");
+  }
   if (plan.items.size() > 1024) {
     return fail("this would be " + std::to_string(plan.items.size()) +
                 " items, and at most 1024 are possible: raise --partition, or take fewer buckets");
@@ -47,7 +60,7 @@ std::optional<Plan> MakePlan(const std::vector<Bucket>& buckets, const PlanOptio
   plan.wfbp = Wfbp(buckets).step;
   plan.chunk = ChunkOf(buckets);
   plan.priority = Priority(buckets, 0).step;
-  plan.priority_chunked = Priority(buckets, plan.chunk).step;
+  plan.priority_chunked = Priority(buckets, plan.chunk, options.startup).step;
   plan.priority_bound = PriorityBound(buckets);
   plan.scale = options.scale;
   for (plan.retries = 0;; ++plan.retries) {
@@ -75,8 +88,6 @@ uint64_t HashOf(const Plan& plan) {
     hash.Add(static_cast<uint64_t>(item.bucket));
     hash.Add(static_cast<uint64_t>(item.first_element));
     hash.Add(static_cast<uint64_t>(item.elements));
-    hash.Add(static_cast<uint64_t>(item.time.comm));
-    hash.Add(static_cast<uint64_t>(item.slow_comm));
   }
   for (const auto* part : {&plan.schedule.warm_up, &plan.schedule.period}) {
     hash.Add(part->size());

@@ -22,6 +22,7 @@ struct PlanOptions {
   double epsilon = 0.01;  // of the Preserver
   // Largest item in elements; 0: no limit. The longest item always fits into the smallest knapsack.
   int64_t partition = 0;
+  Micros startup = 0;  // what an all-reduce takes whatever its size
   Solver solver = Solver::kExact;
   // Factor by which stages may at first exceed their computation.
   double scale = 1;
@@ -56,6 +57,7 @@ std::optional<Plan> MakePlan(const std::vector<Bucket>& buckets, const PlanOptio
                              std::string* error);
 
 // Covers everything that a rank does by the plan: items, links, stages, generations, their order.
+// Not the times that led to it: ranks whose times differ may well follow one schedule.
 uint64_t HashOf(const Plan& plan);
 
 // Iteration `t` of the plan, from 0, with absolute generation numbers.

@@ -231,6 +231,39 @@ TEST(D4, PlansThatDifferAreAMismatch) {
   EXPECT_TRUE(Prove({.plans = {&b}, .ranks = 5}).accepted);
 }
 
+// Ranks measured different times, and would do the same.
+TEST(D4, OneScheduleOnePlan) {
+  const Plan a = PlanOf({{40, 10, 60, 30}, {30, 10, 50, 40}, {30, 10, 50, 50}});
+  const Plan b = PlanOf({{40, 10, 59, 30}, {30, 11, 49, 40}, {31, 10, 50, 50}});
+  ASSERT_NE(a.items[0].time.comm, b.items[0].time.comm);
+  EXPECT_EQ(a.hash, b.hash);
+  EXPECT_TRUE(Prove({.plans = {&a, &b}}).accepted);
+  // With another number of pieces they would not, also where elements are not known.
+  const Plan two = PlanOf({{40, 10, 70, 0}, {30, 10, 50, 0}, {30, 10, 50, 0}});
+  const Plan three = PlanOf({{40, 10, 130, 0}, {30, 10, 50, 0}, {30, 10, 50, 0}});
+  ASSERT_EQ(two.items.size() + 1, three.items.size());
+  EXPECT_NE(two.hash, three.hash);
+  EXPECT_FALSE(Prove({.plans = {&two, &three}}).accepted);
+}
+
+TEST(D4, APartitionNeedsElements) {
+  PlanOptions options;
+  options.partition = 1000;
+  std::string error;
+  EXPECT_FALSE(MakePlan({{40, 10, 60, 3000}, {30, 10, 50, 0}}, options, &error));
+  EXPECT_NE(error.find("bucket 2"), std::string::npos) << error;
+  EXPECT_NE(error.find("elements"), std::string::npos) << error;
+  EXPECT_TRUE(MakePlan({{40, 10, 60, 3000}, {30, 10, 50, 100}}, options, &error)) << error;
+}
+
+TEST(D4, AStartupThatNothingFitsBesideIsAnError) {
+  PlanOptions options;
+  options.startup = 1000;
+  std::string error;
+  EXPECT_FALSE(MakePlan({{40, 10, 2000, 30}, {30, 10, 50, 40}}, options, &error));
+  EXPECT_NE(error.find("--startup"), std::string::npos) << error;
+}
+
 TEST(D4, OneInputOnePlan) {
   const Plan plan = PlanOf(Buckets(), 2);
   EXPECT_EQ(plan.hash, PlanOf(Buckets(), 2).hash);

@@ -170,6 +170,30 @@ TEST(D1, PartitionByElements) {
   EXPECT_EQ(items[3].elements, 2);
 }
 
+TEST(D1, PiecesHaveAPrice) {
+  // One of 100 in 10 pieces without a price; with 5 each, what moves takes 95.
+  const std::vector<Bucket> buckets = {{10, 20, 100, 50}};
+  for (const auto& [startup, pieces, longest, all] :
+       {std::tuple(0, 10, 10, 100), {5, 19, 10, 190}, {9, 91, 10, 910}}) {
+    const std::vector<Item> items = Partition(buckets, 10, kMu, 0, startup);
+    if (pieces > 50) {  // not in more pieces than it has elements
+      EXPECT_EQ(items.size(), 50u);
+      continue;
+    }
+    ASSERT_EQ(items.size(), static_cast<size_t>(pieces));
+    Micros sum = 0;
+    for (const Item& item : items) {
+      EXPECT_LE(item.time.comm, longest);
+      sum += item.time.comm;
+    }
+    EXPECT_EQ(sum, all);
+  }
+  EXPECT_TRUE(Partition(buckets, 10, kMu, 0, 10).empty()) << "no piece is short enough";
+  EXPECT_EQ(Partition(buckets, 100, kMu, 0, 10).size(), 1u) << "whole, it fits";
+  EXPECT_EQ(Priority({{10, 20, 100, 50}}, 50, 0).step + 30,
+            Priority({{10, 20, 100, 50}}, 50, 30).step);
+}
+
 TEST(D1, BadTables) {
   EXPECT_EQ(CheckBuckets(Vgg19()), "");
   EXPECT_NE(CheckBuckets({}), "");
