@@ -194,10 +194,10 @@ Collector::Stats Collector::Impl::stats() const {
 }
 
 void Collector::Impl::Run() {
-  for (uint32_t call = ring::kCallNone + 1; call < ring::kCallCount; ++call) {
+  for (uint32_t call = ring::kCallNone + 1; call < ring::kEveryCallCount; ++call) {
     v1::Event event;
     event.mutable_call_name()->set_call(call);
-    event.mutable_call_name()->set_symbol(ring::kCalls[call].name);
+    event.mutable_call_name()->set_symbol(ring::RowOf(static_cast<uint16_t>(call)).name);
     Emit(std::move(event));
   }
   Flush();

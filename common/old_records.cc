@@ -73,7 +73,7 @@ ring::HostWaitPayload PayloadOf(const v1::HostWait& old) {
   return {.kind = static_cast<ring::WaitKind>(old.kind()),
           .stream = old.stream(),
           .device = old.device(),
-          .reserved0 = 0,
+          .part = 0,
           .event = old.event(),
           .ordinal = old.ordinal()};
 }

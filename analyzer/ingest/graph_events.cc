@@ -65,6 +65,8 @@ model::ThreadSleep TranslateSleep(v1::ThreadSleep sleep) {
       return model::ThreadSleep::kOutside;
     case v1::THREAD_SLEEP_THREAD:
       return model::ThreadSleep::kThread;
+    case v1::THREAD_SLEEP_OPERATION:
+      return model::ThreadSleep::kOperation;
     default:
       return model::ThreadSleep::kUnknown;
   }
@@ -94,7 +96,7 @@ bool IsKind(ring::WorkKind kind) {
 }
 
 bool IsKind(ring::WaitKind kind) {
-  return kind >= ring::WaitKind::kStream && kind <= ring::WaitKind::kAsyncCopy;
+  return kind >= ring::WaitKind::kStream && kind <= ring::WaitKind::kStore;
 }
 
 // Hands over a payload of a record that makes sense, values of no member or device as -1; false:
@@ -120,6 +122,8 @@ bool TakePayload(const ring::Record& record, ring::PayloadKind holds, model::Cal
       text.copy(to.text, sizeof to.text);
       return true;
     }
+    case ring::RecordKind::kLongText:  // for texts_, not for the model
+      return true;
     case ring::RecordKind::kBegin:
     case ring::RecordKind::kPoint:
       break;
@@ -146,6 +150,8 @@ bool TakePayload(const ring::Record& record, ring::PayloadKind holds, model::Cal
       init.device = SaneDevice(init.device);
       return true;
     }
+    case ring::PayloadKind::kPiece:
+      return false;  // kLongText alone
     case ring::PayloadKind::kCommCall:
       out->payload = from.comm_call;
       return true;
@@ -334,11 +340,44 @@ bool GraphEvents::TakeRecord(uint32_t process, const ring::Record& record) {
   const ring::PayloadKind holds =
       record.call < calls_.size() ? calls_[record.call].payload : ring::PayloadKind::kNone;
   if (!TakePayload(record, holds, &out)) return false;
+  if (record.kind == ring::RecordKind::kLongText) {
+    if (holds != ring::PayloadKind::kPiece) return false;
+    TakePiece(process, record);
+  }
   if (Symbol(record.call).empty()) ++unnamed_;
   ++records_;
   model_->OnRecord(out);
   if (tell_record_) tell_record_(out);
   return true;
+}
+
+void GraphEvents::TakePiece(uint32_t process, const ring::Record& record) {
+  constexpr size_t kMaxPending = 4096;
+  const uint32_t number = record.flags & ~uint32_t{ring::kLastPiece};
+  const auto key = std::pair(process, record.thread);
+  if (number == 0 && pieces_.size() >= kMaxPending && !pieces_.contains(key)) return;
+  Pieces& pieces = pieces_[key];
+  if (number == 0) pieces = {record.call_site, 0, ""};
+  if (number != pieces.next || record.call_site != pieces.subject) {
+    pieces_.erase(key);  // one before it was lost
+    return;
+  }
+  ++pieces.next;
+  pieces.text += TextOf(record.payload.piece.text, sizeof record.payload.piece.text);
+  if ((record.flags & ring::kLastPiece) == 0) return;
+  const std::string text = CleanUtf8(pieces.text);
+  const uint64_t subject = pieces.subject;
+  pieces_.erase(key);
+  const std::string& kind = Symbol(record.call);
+  if (kind == "torch_group") {
+    model_->OnCommName(process, static_cast<uint32_t>(subject), text);
+  } else if (kind == "torch_key") {
+    model_->OnKeyName(subject, text);
+  } else if (kind == "torch_exception") {
+    model_->OnException(process, text);
+  } else if (kind == "torch_site" && tell_site_) {
+    tell_site_(process, subject, text);
+  }
 }
 
 bool GraphEvents::TranslateProcessState(const v1::ProcessState& state,

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -48,6 +49,10 @@ class GraphEvents {
     tell_round_ = std::move(round);
   }
 
+  // The same for sites of Python code: process, number and text, as CallSites takes them.
+  using SiteSink = std::function<void(uint32_t, uint64_t, const std::string&)>;
+  void TellSites(SiteSink site) { tell_site_ = std::move(site); }
+
   // Symbol of a call number; empty when no CallName named it.
   const std::string& Symbol(uint32_t call) const;
 
@@ -72,6 +77,7 @@ class GraphEvents {
   bool OnProcessEnded(const v1::ProcessEnded& ended);
   bool TakeBlock(const v1::RecordBlock& block);
   bool TakeRecord(uint32_t process, const ring::Record& record);
+  void TakePiece(uint32_t process, const ring::Record& record);
   bool TakeRound(const v1::Round& round);
   bool TranslateProcessState(const v1::ProcessState& state, model::ProcessState* out) const;
   bool Counted(bool understood) {
@@ -84,9 +90,16 @@ class GraphEvents {
   std::function<void(const model::ProcessInfo&)> tell_process_;
   std::function<void(const model::CallRecord&)> tell_record_;
   std::function<void(const model::Round&)> tell_round_;
-  std::vector<NamedCall> calls_;                  // by call number
-  std::unordered_map<uint32_t, bool> processes_;  // known ones; true: alive
-  std::unordered_map<uint32_t, int64_t> clocks_;  // by node; none: its clock is ours
+  SiteSink tell_site_;
+  struct Pieces {
+    uint64_t subject = 0;
+    uint32_t next = 0;
+    std::string text;
+  };
+  std::map<std::pair<uint32_t, uint32_t>, Pieces> pieces_;  // by process and thread
+  std::vector<NamedCall> calls_;                            // by call number
+  std::unordered_map<uint32_t, bool> processes_;            // known ones; true: alive
+  std::unordered_map<uint32_t, int64_t> clocks_;            // by node; none: its clock is ours
   bool job_ended_ = false;
   uint64_t last_round_ = 0;
   uint64_t records_ = 0, rounds_ = 0, dropped_ = 0, unnamed_ = 0;

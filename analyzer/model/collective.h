@@ -37,9 +37,7 @@
 
 namespace gordian::model {
 
-constexpr bool IsCollective(Call call) {
-  return call >= Call::kAllReduce && call <= Call::kScatter;
-}
+constexpr bool IsCollective(Call call) { return call >= Call::kBarrier && call <= Call::kScatter; }
 constexpr bool IsTransfer(Call call) { return call == Call::kSend || call == Call::kRecv; }
 // RMA calls are none: they have rules of their own (W16).
 constexpr bool IsOperation(Call call) { return IsCollective(call) || IsTransfer(call); }
@@ -73,9 +71,10 @@ struct Contract {
   Side other;             // of every other member
 };
 
-// By Call, from kAllReduce on; the first row is of calls that are no operations.
+// By Call, from kBarrier on; the first row is of calls that are no operations.
 inline constexpr Contract kContracts[] = {
     {},
+    {.call = Call::kBarrier, .other = {Needs::kAll, Holds::kNothing, Holds::kNothing}},
     {.call = Call::kAllReduce,
      .reduces = true,
      .other = {Needs::kAll, Holds::kCount, Holds::kCount}},
@@ -109,13 +108,13 @@ inline constexpr Contract kContracts[] = {
     {.call = Call::kRecv, .other = {Needs::kOne, Holds::kNothing, Holds::kCount}},
 };
 constexpr const Contract& ContractOf(Call call) {
-  const size_t row = static_cast<size_t>(call) - static_cast<size_t>(Call::kAllReduce) + 1;
+  const size_t row = static_cast<size_t>(call) - static_cast<size_t>(Call::kBarrier) + 1;
   return kContracts[IsOperation(call) ? row : 0];
 }
 static_assert(ContractOf(Call::kAllReduce).call == Call::kAllReduce &&
               ContractOf(Call::kScatter).call == Call::kScatter &&
               ContractOf(Call::kRecv).call == Call::kRecv &&
-              static_cast<size_t>(Call::kRecv) - static_cast<size_t>(Call::kAllReduce) + 2 ==
+              static_cast<size_t>(Call::kRecv) - static_cast<size_t>(Call::kBarrier) + 2 ==
                   std::size(kContracts));
 
 constexpr bool HasRoot(Call call) { return ContractOf(call).rooted; }

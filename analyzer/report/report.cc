@@ -182,6 +182,10 @@ std::string WaitPhrase(const model::WaitEdge& edge) {
       return "frees memory, which waits for all work on the device" + held_up;
     case Reason::kHostCopy:
       return "copies synchronously, behind work on the device" + held_up;
+    case Reason::kStoreKey:
+      return "waits for a key of the store that no process has set" + held_up;
+    case Reason::kHostOperation:
+      return "waits for an operation of its process group" + held_up;
     case Reason::kPolling:
       return "polls until work on the device is done" + held_up;
   }

@@ -71,6 +71,9 @@ class Analysis::Impl {
     (void)Folder();
     events_.Tell([](const model::ProcessInfo&) {},
                  [this](const model::CallRecord& record) { TakeRecord(record); });
+    events_.TellSites([this](uint32_t process, uint64_t site, const std::string& text) {
+      call_sites_.OnPythonSite(process, site, text);
+    });
   }
 
   ~Impl() { Finish(); }

@@ -65,6 +65,9 @@ StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOpt
                 signs.OnRecord(record);
                 if (observer != nullptr) observer->OnRecord(model, record);
               });
+  events.TellSites([&call_sites](uint32_t process, uint64_t site, const std::string& text) {
+    call_sites.OnPythonSite(process, site, text);
+  });
   google::protobuf::Arena arena;  // holds thousands of small messages, freed with their chunk
   bool job_ended = false;
   const auto feed = [&](const v1::Event& event) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -11,6 +12,7 @@
 
 #include "analyzer/stacks/elf_symbols.h"
 #include "gordian/v1/event.pb.h"
+#include "proto/ring/record.h"
 
 namespace gordian::analyzer {
 namespace {
@@ -82,8 +84,20 @@ class CallSites::Impl {
                                 .build_id = module.build_id()};
   }
 
+  void OnPythonSite(const Key& key, const std::string& text) {
+    const size_t line = text.find('\n');
+    const size_t function = line == std::string::npos ? line : text.find('\n', line + 1);
+    if (function == std::string::npos) return;
+    CallSite site;
+    site.file = text.substr(0, line);
+    site.function = text.substr(function + 1);
+    std::from_chars(text.data() + line + 1, text.data() + function, site.line);
+    std::lock_guard lock(mutex_);
+    if (python_.size() < kMaxSites) python_.insert_or_assign(key, std::move(site));
+  }
+
   void Note(const Key& key) {
-    if (key.address == 0) return;
+    if (key.address == 0 || (key.address & ring::kTextSite) != 0) return;
     std::lock_guard lock(mutex_);
     if (noted_.size() >= kMaxNoted || !noted_.insert(key).second) return;
     to_resolve_.push_back(key);
@@ -108,6 +122,10 @@ class CallSites::Impl {
 
  private:
   CallSite ResolveLocked(const Key& key) {
+    if ((key.address & ring::kTextSite) != 0) {
+      const auto python = python_.find(key);
+      return python == python_.end() ? CallSite() : python->second;
+    }
     if (auto found = sites_.find(key); found != sites_.end()) return found->second;
     CallSite site;
     if (!Lookup(key, &site)) return site;  // not cached: its module may still be announced
@@ -154,6 +172,7 @@ class CallSites::Impl {
   std::mutex mutex_;
   std::unordered_map<model::ProcessId, std::map<uint64_t, Mapping>> processes_;  // by start
   std::unordered_map<Key, CallSite, KeyHash> sites_;
+  std::unordered_map<Key, CallSite, KeyHash> python_;
   std::unordered_set<Key, KeyHash> noted_;
   std::deque<Key> to_resolve_;
   std::map<std::pair<std::string, std::string>, std::unique_ptr<ElfSymbols>> files_;
@@ -163,6 +182,9 @@ CallSites::CallSites() : impl_(std::make_unique<Impl>()) {}
 CallSites::~CallSites() = default;
 
 void CallSites::OnModule(const v1::Module& module) { impl_->OnModule(module); }
+void CallSites::OnPythonSite(model::ProcessId process, uint64_t site, const std::string& text) {
+  impl_->OnPythonSite({.process = process, .address = site}, text);
+}
 void CallSites::Note(model::ProcessId process, uint64_t address) {
   impl_->Note({.process = process, .address = address});
 }

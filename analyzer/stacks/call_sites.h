@@ -46,6 +46,8 @@ class CallSites {
   CallSites& operator=(const CallSites&) = delete;
 
   void OnModule(const v1::Module& module);
+  // A site of Python code: `text` is file, line and function, by newlines.
+  void OnPythonSite(model::ProcessId process, uint64_t site, const std::string& text);
 
   // Remembers a site that a verdict may name soon. Cheap; keeps at most a few thousand.
   void Note(model::ProcessId process, uint64_t address);

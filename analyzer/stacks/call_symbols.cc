@@ -18,6 +18,9 @@ const ring::CallInfo* FindRow(std::string_view symbol) {
     for (const ring::CallInfo& row : ring::kCalls) {
       if (name == row.name) return &row;
     }
+    for (const ring::CallInfo& row : ring::effects::kTorchCalls) {
+      if (name == row.name) return &row;
+    }
     return nullptr;
   };
   if (const ring::CallInfo* const row = find(symbol); row != nullptr) return row;

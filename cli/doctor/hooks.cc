@@ -50,6 +50,8 @@ const char* PayloadName(ring::PayloadKind payload) {
       return "stream-work";
     case ring::PayloadKind::kGraph:
       return "graph";
+    case ring::PayloadKind::kPiece:
+      return "text";
     case ring::PayloadKind::kHostWait:
       return "host-wait";
   }

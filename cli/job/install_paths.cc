@@ -22,6 +22,7 @@ InstallPaths FindInstallPaths() {
   }
   paths.lib_dir = lib.string();
   paths.shim = (lib / "libgordian_interpose.so").string();
+  paths.python = (lib / "python").string();
   paths.runtime = (lib / "libgordian_runtime.so").string();
   paths.runtime_cuda = (lib / "libgordian_runtime_cuda.so").string();
   paths.emulator_dir = (lib / "emulator").string();

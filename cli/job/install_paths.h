@@ -10,6 +10,7 @@ struct InstallPaths {
   std::string executable;    // of gordian itself
   std::string lib_dir;       // GORDIAN_LIB_DIR, else <executable>/../../lib
   std::string shim;          // <lib_dir>/libgordian_interpose.so
+  std::string python;        // <lib_dir>/python: the front end for PyTorch
   std::string emulator_dir;  // <lib_dir>/emulator
   std::string runtime;       // <lib_dir>/libgordian_runtime.so
   std::string runtime_cuda;  // <lib_dir>/libgordian_runtime_cuda.so

@@ -63,6 +63,13 @@ std::vector<Variable> JobVariables(const InstallPaths& paths, const JobEnvironme
   if (!options.emulator && !before("NCCL_SET_THREAD_NAME")) {
     variables.emplace_back("NCCL_SET_THREAD_NAME", "1");
   }
+  if (!paths.python.empty() && before("GORDIAN_TORCH").value_or("1") != "0") {
+    const std::string old = before("PYTHONPATH").value_or("");
+    const bool first = old == paths.python || old.starts_with(paths.python + ":");
+    variables.emplace_back("PYTHONPATH", first         ? old
+                                         : old.empty() ? paths.python
+                                                       : paths.python + ":" + old);
+  }
   if (options.graph_markers) {
     variables.emplace_back("GORDIAN_GRAPH_MARKERS", "1");
   }

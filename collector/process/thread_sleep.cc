@@ -96,6 +96,12 @@ void ThreadSleeps::Begin(const std::vector<TaskState>& threads) {
   });
 }
 
+bool ThreadSleeps::Serves(const TaskState& thread) const {
+  const auto found = seen_.find(thread.tid);
+  return found != seen_.end() && found->second.role == ThreadRole::kServes &&
+         found->second.start == thread.stat.start;
+}
+
 ThreadSleeps::Look ThreadSleeps::Of(const TaskState& thread) {
   auto [it, added] = seen_.try_emplace(thread.tid);
   Seen& seen = it->second;
@@ -103,14 +109,21 @@ ThreadSleeps::Look ThreadSleeps::Of(const TaskState& thread) {
   if (!added && thread.context_switches != 0 && seen.context_switches == thread.context_switches) {
     return seen.look;
   }
-  seen = {thread.context_switches, {}};
+  seen.context_switches = thread.context_switches;
+  seen.look = {};
   const std::optional<SystemCall> call = ReadSystemCall(pid_, thread.tid);
   if (!call) return seen.look;
   seen.look.sleep = SleepOf(pid_, *call, *threads_);
-  if (seen.look.sleep == ThreadSleep::kOutside) {
+  if (seen.look.sleep != ThreadSleep::kOutside) return seen.look;
+  if (seen.role == ThreadRole::kUnknown || seen.start != thread.stat.start) {
+    seen.role = ThreadRole::kUnknown;
+    seen.start = thread.stat.start;
     if (!code_) code_ = ReadCode(pid_);
     seen.look.library = BelongsToLibrary(pid_, call->stack_pointer, *code_);
+    if (!seen.look.library) seen.role = roles_.Of(pid_, call->stack_pointer, *code_);
   }
+  if (seen.role == ThreadRole::kServes) seen.look.library = true;
+  if (seen.role == ThreadRole::kOperations) seen.look.sleep = ThreadSleep::kOperation;
   return seen.look;
 }
 

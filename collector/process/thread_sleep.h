@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "collector/process/proc_reader.h"
+#include "collector/process/thread_roles.h"
 
 namespace gordian::collector {
 
@@ -22,6 +23,7 @@ enum class ThreadSleep : uint8_t {
   kOutside,  // time, a signal, a descriptor or another process may wake it
   kThread,   // only another thread of its process can wake it: an endless wait for a private futex
              // (mutex, condition variable, semaphore), or for a thread's end
+  kOperation,  // it carries an operation of gloo out, whose end wakes it, or its time limit
 };
 // `threads`: of the same process; a wait for a thread's end names one of them.
 ThreadSleep SleepOf(pid_t pid, const SystemCall& call, const std::vector<TaskState>& threads);
@@ -46,17 +48,22 @@ class ThreadSleeps {
   void Begin(const std::vector<TaskState>& threads);
   // `thread`: one of those, in state S.
   Look Of(const TaskState& thread);
+  // Whether it was seen to serve a library, which it does for as long as it lives.
+  bool Serves(const TaskState& thread) const;
 
  private:
   struct Seen {
     uint64_t context_switches = 0;
     Look look;
+    uint64_t start = 0;  // of the thread that has the role
+    ThreadRole role = ThreadRole::kUnknown;
   };
 
   const pid_t pid_;
   const std::vector<TaskState>* threads_ = nullptr;
   std::unordered_map<pid_t, Seen> seen_;
   std::optional<std::vector<ExecutableMapping>> code_;  // read at most once a round
+  ThreadRoles roles_;
 };
 
 }  // namespace gordian::collector

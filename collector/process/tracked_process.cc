@@ -75,6 +75,8 @@ v1::ThreadSleep SleepKindOf(ThreadSleep sleep) {
       return v1::THREAD_SLEEP_OUTSIDE;
     case ThreadSleep::kThread:
       return v1::THREAD_SLEEP_THREAD;
+    case ThreadSleep::kOperation:
+      return v1::THREAD_SLEEP_OPERATION;
     case ThreadSleep::kUnknown:
       break;
   }
@@ -353,6 +355,9 @@ void TrackedProcess::ReadThreads(const ring::Header* header, bool with_details,
   sleeps_.Begin(tasks);
   // A thread that has used the GPU is the application's, whatever it sleeps in.
   const auto look_at_sleep = [&](const TaskState& task, v1::ThreadState* thread) {
+    if (sleeps_.Serves(task) && !thread->gpu_thread()) {
+      thread->set_library_thread(true);
+    }
     if (thread->library_thread() || thread->call() != 0 || task.stat.state != 'S') {
       return;
     }

@@ -28,7 +28,7 @@ uint64_t TickClock::ToMonoNs(uint64_t ticks) const {
 
 Checked CheckRecord(ThreadNumber thread, const TickClock& clock, ring::Record* record) {
   // kText belongs to a communicator rather than to a call, so it may come without one.
-  if (record->call >= ring::kCallCount ||
+  if (record->call >= ring::kEveryCallCount ||
       (record->call == ring::kCallNone && record->kind != RecordKind::kText)) {
     return Checked::kUnknownCall;
   }
@@ -38,8 +38,13 @@ Checked CheckRecord(ThreadNumber thread, const TickClock& clock, ring::Record* r
     case RecordKind::kEnd:
     case RecordKind::kText:
       break;
+    case RecordKind::kLongText:
+      if (ring::RowOf(record->call).payload != ring::PayloadKind::kPiece) {
+        return Checked::kMisplaced;
+      }
+      break;
     case RecordKind::kEnqueue:
-      if (ring::kCalls[record->call].payload != ring::PayloadKind::kGroup) {
+      if (ring::RowOf(record->call).payload != ring::PayloadKind::kGroup) {
         return Checked::kMisplaced;
       }
       break;

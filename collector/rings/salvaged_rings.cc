@@ -196,9 +196,9 @@ void SalvagedRings::Seen(const v1::Event& event) {
 
 uint64_t SalvagedRings::AddMissing(const Sink& sink) {
   v1::Event event;
-  for (uint32_t call = ring::kCallNone + 1; !names_seen_ && call < ring::kCallCount; ++call) {
+  for (uint32_t call = ring::kCallNone + 1; !names_seen_ && call < ring::kEveryCallCount; ++call) {
     event.mutable_call_name()->set_call(call);
-    event.mutable_call_name()->set_symbol(ring::kCalls[call].name);
+    event.mutable_call_name()->set_symbol(ring::RowOf(static_cast<uint16_t>(call)).name);
     sink(event);
   }
   uint64_t added = 0;

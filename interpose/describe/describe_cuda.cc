@@ -29,6 +29,8 @@ void Cover(ThreadContext& thread, ring::WaitKind kind, StreamState* stream, cons
     case ring::WaitKind::kFree:
       AddBehindDevice(*thread.process, device, &covered);
       break;
+    case ring::WaitKind::kOperation:
+    case ring::WaitKind::kStore:
     case ring::WaitKind::kNoWait:
       break;
   }

@@ -256,6 +256,7 @@ bool IsLibrary(const Module& module, Library library) {
       return IsNamed(module, "libcudart.so");
     case Library::kDriver:
       return IsNamed(module, "libcuda.so");
+    case Library::kTorch:
     case Library::kNone:
       break;
   }

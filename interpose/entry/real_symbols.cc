@@ -33,6 +33,7 @@ const char* const* NamesOf(Library library) {
       return kRuntimeNames;
     case Library::kDriver:
       return kDriverNames;
+    case Library::kTorch:
     case Library::kNone:
       break;
   }

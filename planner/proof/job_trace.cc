@@ -59,6 +59,7 @@ void JobTrace::OnRecord(const CallRecord& record) {
     name = model::NameOf(text);
     return;
   }
+  if ((record.flags & model::kHost) != 0) return;  // of torch.distributed, without NCCL
   switch (record.call) {
     case Call::kCommInit:
     case Call::kCommInitAll:

@@ -301,6 +301,8 @@ class RankWriter {
       behind.gradients.insert(behind.gradients.end(), more.gradients.begin(), more.gradients.end());
     };
     switch (call.wait) {
+      case WaitKind::kOperation:
+      case WaitKind::kStore:
       case WaitKind::kNoWait:
         return;
       case WaitKind::kEvent:

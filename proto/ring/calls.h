@@ -25,10 +25,19 @@ enum CallId : uint16_t {
 #undef GORDIAN_HOOK
   kCallCount,
 };
+// Calls of torch.distributed, which Python makes and no symbol stands for (torch_calls.def). Their
+// numbers follow those of the table.
+enum TorchCallId : uint16_t {
+  kBeforeTorchCalls = kCallCount - 1,
+#define GORDIAN_TORCH_CALL(name, effect, rules) kTorchCall_##name,
+#include "proto/ring/torch_calls.def"
+#undef GORDIAN_TORCH_CALL
+  kEveryCallCount,
+};
 
-enum class Library : uint8_t { kNccl, kRuntime, kDriver, kNone };
+enum class Library : uint8_t { kNccl, kRuntime, kDriver, kNone, kTorch };
 constexpr const char* LibraryName(Library library) {
-  constexpr const char* kNames[] = {"nccl", "cudart", "cuda", ""};
+  constexpr const char* kNames[] = {"nccl", "cudart", "cuda", "", "torch"};
   return kNames[static_cast<int>(library)];
 }
 
@@ -144,7 +153,7 @@ consteval Effect operator|(Effect effect, CallTrait trait) {
 consteval Effect Silent() { return Make(PayloadKind::kNone, CallStyle::kSilent, kOther); }
 // A collective, a send or a receive.
 consteval Effect Operation(Meaning what) {
-  Need(IsBetween(what, kAllReduce, kRecv));
+  Need(IsBetween(what, kBarrier, kRecv));
   return Make(PayloadKind::kOperation, CallStyle::kBlocks, what);
 }
 // RMA.
@@ -185,7 +194,7 @@ consteval Effect Work(WorkKind kind) {
 }
 // The calling thread waits.
 consteval Effect Wait(WaitKind kind) {
-  Need(kind >= kStream && kind <= kCopy);
+  Need((kind >= kStream && kind <= kCopy) || kind == kOperation || kind == kStore);
   Effect effect = Make(PayloadKind::kHostWait, CallStyle::kBlocks, kHostWait);
   effect.wait = kind;
   return effect;
@@ -210,11 +219,25 @@ inline constexpr CallInfo kCalls[] = {
 #undef GORDIAN_HOOK
 };
 
+// A piece of a text.
+consteval Effect Text() { return Make(PayloadKind::kPiece, CallStyle::kPoint, kText); }
+
+inline constexpr CallInfo kTorchCalls[] = {
+#define GORDIAN_TORCH_CALL(name, effect, rules) \
+  {effect, Library::kTorch, "torch_" #name, rules, "()"},
+#include "proto/ring/torch_calls.def"
+#undef GORDIAN_TORCH_CALL
+};
+
 }  // namespace effects
 
 // By CallId.
 using effects::kCalls;
 static_assert(sizeof(kCalls) / sizeof(kCalls[0]) == kCallCount);
+// By CallId or TorchCallId, which is below kEveryCallCount.
+constexpr const CallInfo& RowOf(uint16_t call) {
+  return call < kCallCount ? kCalls[call] : effects::kTorchCalls[call - kCallCount];
+}
 
 struct Introduction {
   CallId call;

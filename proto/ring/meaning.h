@@ -9,7 +9,8 @@ namespace gordian::ring {
 
 enum class Meaning : uint8_t {
   kOther = 0,
-  // Operations. Order matters: kAllReduce..kScatter are collectives.
+  // Operations. Order matters: kBarrier..kScatter are collectives.
+  kBarrier,  // of torch.distributed alone
   kAllReduce,
   kAllGather,
   kReduceScatter,
@@ -48,6 +49,7 @@ enum class Meaning : uint8_t {
   kGraphInstantiate,
   kGraphExecDestroy,
   kHostWait,  // WaitKind tells
+  kText,      // a piece of a text that other records refer to
   kPoll,      // cudaEventQuery, cudaStreamQuery: only ever in a thread's state
 };
 

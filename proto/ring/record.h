@@ -33,6 +33,9 @@ enum class RecordKind : uint8_t {
   kEnqueue =
       4,      // inside ncclGroupEnd: the group's work on one stream was launched; payload.enqueue
   kText = 5,  // a name that belongs to the communicator of payload.text
+  kLongText =
+      6,  // a piece of a text: payload.piece. Its row says of what, Record::call_site of which one,
+          // Record::flags holds the piece's number, and kLastPiece with the last
 };
 
 // Which payload a record of a call carries; the effect of its row (proto/ring/calls.h) says.
@@ -49,6 +52,7 @@ enum class PayloadKind : uint8_t {
   kHostWait = 8,       // synchronise, synchronous copy, free-like: payload.host_wait
   kGraph = 9,          // shows which operations an executable graph holds: payload.graph
   kSignal = 10,        // ncclPutSignal, ncclSignal, ncclWaitSignal: payload.signal
+  kPiece = 11,         // payload.piece
 };
 
 // payload.operation.flags / Record::flags
@@ -61,6 +65,15 @@ inline constexpr uint8_t kFlagElsewhere =
     16;  // kEnd: the preemptive runtime has the operation, and NCCL connects nothing for it
 // kBegin of a call that makes a communicator:
 inline constexpr uint8_t kFlagLaunchOrder = 32;  // NCCL_LAUNCH_ORDER_IMPLICIT is on
+
+// kPoint of operations, kBegin of a call that makes a communicator: torch.distributed carries them
+// out on the host, without a stream. The call returns at once; kOperation of WaitKind waits.
+inline constexpr uint8_t kFlagHost = 64;
+// kLongText:
+inline constexpr uint8_t kLastPiece = 128;
+
+// Record::call_site of calls from Python: names a text of the row torch_site, no address.
+inline constexpr uint64_t kTextSite = uint64_t{1} << 63;
 
 inline constexpr uint32_t kNoId = 0;  // ids of communicators and streams start at 1
 
@@ -182,6 +195,10 @@ enum class WaitKind : uint32_t {
   kFree = 4,       // as kDevice, by implementation and not by contract
   kCopy = 5,       // synchronous copy: all work on `stream` up to `ordinal`, and the copy itself
   kAsyncCopy = 6,  // as kCopy if the host memory is pageable, else nothing: its end proves nothing
+  kOperation =
+      7,       // an operation with kFlagHost: `stream` is its communicator, `ordinal` its number,
+               // `part` its kind, `event` the peer of a transfer. kPoint: it was seen done
+  kStore = 8,  // of the key with the hash `event`: until a process sets it. kPoint: it was set
 };
 
 enum class GraphCall : uint32_t {
@@ -203,9 +220,9 @@ struct GraphPayload {
 
 struct HostWaitPayload {
   WaitKind kind;
-  uint32_t stream;  // kNoId unless kStream, kCopy or kAsyncCopy
+  uint32_t stream;  // kNoId unless kStream, kCopy, kAsyncCopy or kOperation
   int32_t device;
-  uint32_t reserved0;
+  uint32_t part;     // kOperation: 0 collective, 1 send, 2 receive
   uint64_t event;    // cudaEvent_t value, or 0
   uint64_t ordinal;  // kStream, kCopy, kAsyncCopy: last tracked ordinal on the stream at the call
 };
@@ -233,6 +250,10 @@ struct TextPayload {
   char text[28];  // commName of its config, truncated, padded with NUL
 };
 
+struct PiecePayload {
+  char text[32];  // padded with NUL
+};
+
 struct Record {
   RecordKind kind;
   uint8_t flags;
@@ -254,6 +275,7 @@ struct Record {
     EndPayload end;
     EnqueuePayload enqueue;
     TextPayload text;
+    PiecePayload piece;
     uint64_t words[4];
   } payload;
 };
@@ -270,6 +292,7 @@ static_assert(sizeof(HostWaitPayload) == 32);
 static_assert(sizeof(EndPayload) == 32);
 static_assert(sizeof(EnqueuePayload) == 32);
 static_assert(sizeof(TextPayload) == 32);
+static_assert(sizeof(PiecePayload) == 32);
 static_assert(sizeof(Record) == 64);
 
 }  // namespace gordian::ring

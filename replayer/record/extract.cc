@@ -44,6 +44,9 @@ class Reading {
       : model_(options.model), wanted_steps_(options.steps), events_(&model_) {
     events_.Tell([](const model::ProcessInfo&) {},
                  [this](const model::CallRecord& record) { recording_.OnRecord(record); });
+    events_.TellSites([this](uint32_t process, uint64_t site, const std::string& text) {
+      sites_.OnPythonSite(process, site, text);
+    });
   }
 
   // Feeds facts up to the last round in which the job was as the verdict says. After that, people
@@ -149,6 +152,9 @@ class Reading {
         break;
       default:
         if (ended_well_) nothing("the job ended by itself (" + main.summary + ")");
+    }
+    if (recording_.host_operations() > 0) {
+      refused.push_back("the job uses torch.distributed without NCCL, which replays do not make");
     }
     const std::vector<std::string> losses = Losses(verdict);
     refused.insert(refused.end(), losses.begin(), losses.end());

@@ -15,11 +15,18 @@ const RecordedCall* RecordedProcess::Find(uint64_t order) const {
 }
 
 void Recording::OnRecord(const model::CallRecord& record) {
+  const model::WaitKind waits = record.As<ring::HostWaitPayload>().kind;
+  if ((record.flags & model::kHost) != 0 || waits == model::WaitKind::kOperation ||
+      waits == model::WaitKind::kStore) {
+    ++host_operations_;
+    return;
+  }
   RecordedProcess& process = processes_[record.process];
   const std::pair key(record.process, record.thread);
   switch (record.kind) {
     case RecordKind::kNone:
     case RecordKind::kText:
+    case RecordKind::kLongText:
     case RecordKind::kEnqueue:
       return;
     case RecordKind::kEnd: {
@@ -42,6 +49,8 @@ void Recording::OnRecord(const model::CallRecord& record) {
       return;
     case Call::kStreamDestroy:
     case Call::kPoll:
+      return;
+    case Call::kText:
       return;
     case Call::kGraphEndCapture:
     case Call::kGraphDestroy:

@@ -64,6 +64,8 @@ class Recording {
   const std::map<model::ProcessId, RecordedProcess>& processes() const { return processes_; }
   // Number of NCCL operations called; captured ones count once.
   uint64_t operations() const { return operations_; }
+  // Number of records of torch.distributed without NCCL, which replays do not make.
+  uint64_t host_operations() const { return host_operations_; }
 
  private:
   struct Graphs {  // by handle: index into RecordedProcess::graphs
@@ -77,6 +79,7 @@ class Recording {
   std::map<std::pair<model::ProcessId, model::ThreadId>, size_t>
       open_;  // the call that each thread is in
   uint64_t operations_ = 0;
+  uint64_t host_operations_ = 0;
 };
 
 }  // namespace gordian::replayer

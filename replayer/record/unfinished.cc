@@ -463,6 +463,8 @@ class Builder {
       case WaitKind::kAsyncCopy:
         op->kind = OpKind::kCopy;
         return op->stream >= 0;
+      case WaitKind::kOperation:
+      case WaitKind::kStore:
       case WaitKind::kNoWait:
         break;
     }

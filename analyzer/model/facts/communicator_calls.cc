@@ -40,6 +40,10 @@ void ExecutionGraph::ApplyInitBegin(Process& process, Thread& thread, const Call
   const bool child = made.parent != 0;
   bool made_before = false;
   local.launch_order = (record.flags & kLaunchOrder) != 0;
+  local.host = (record.flags & kHost) != 0;
+  if (const auto name = process.comm_names.find(made.comm); name != process.comm_names.end()) {
+    local.name = name->second;
+  }
   int parent_index = -1;
   if (child) {
     auto parent = process.comms.find(made.parent);
@@ -50,6 +54,8 @@ void ExecutionGraph::ApplyInitBegin(Process& process, Thread& thread, const Call
   } else {
     local.init_rank = made.rank;
     local.index = matcher_.Comm(uid, 0, made.nranks);
+    matcher_.comms()[local.index].host |= local.host;
+    if (!local.name.empty()) matcher_.comms()[local.index].name = local.name;
     made_before = matcher_.InitBeginsAgain(uid, made.rank, process.info.process) ||
                   (matcher_.FindInit(uid) == nullptr && AllKnown(matcher_.comms()[local.index]));
     local.rank = RankIn(matcher_.comms()[local.index], made.rank);
@@ -59,6 +65,7 @@ void ExecutionGraph::ApplyInitBegin(Process& process, Thread& thread, const Call
   const int expected = child ? matcher_.comms()[parent_index].nranks : made.nranks;
   InitCall& init = matcher_.Init(uid, record.call, parent_index, expected);
   init.comm = child ? -1 : local.index;
+  init.host |= local.host;
   init.members_known = record.call != Call::kCommShrink;
   if (local.init_rank < 0 || local.init_rank >= static_cast<int>(init.members.size())) return;
   init.made_before |= made_before;
@@ -156,6 +163,7 @@ void ExecutionGraph::ApplyInitEnd(Process& process, Thread& thread, const CallRe
     if (local.parent != 0 && end.rank >= 0 && end.nranks > 0) {
       const int color = local.color;
       local.index = matcher_.Comm(local.uid, color, end.nranks);
+      matcher_.comms()[local.index].host |= local.host;
       local.rank = RankIn(matcher_.comms()[local.index], end.rank);
       matcher_.SetMember(local.index, local.rank, process.info.process, local.id, local.device,
                          record.call_site);

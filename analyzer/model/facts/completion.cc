@@ -115,6 +115,12 @@ void ExecutionGraph::LaunchDone(LaunchId id) {
     }
     if (launch->signal != nullptr) SignalsOver(*launch, !launch->aborted);
     if (!watched_.empty() && watched_.erase(id) > 0 && !launch->aborted) done_after_all_.insert(id);
+    if (launch->host) {
+      for (const Part& part : launch->parts) {
+        Find(launch->process)
+            ->host_launches.erase({launch->comm, part.ref.kind, part.ref.peer, part.ref.sequence});
+      }
+    }
     const LaunchId over = id;
     id = launch->previous_on_comm;
     launches_.erase(over);

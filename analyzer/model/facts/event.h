@@ -43,6 +43,7 @@ inline constexpr uint8_t kCapturing = ring::kFlagCapturing;
 inline constexpr uint8_t kElsewhere = ring::kFlagElsewhere;
 inline constexpr uint8_t kNonBlockingComm = ring::kFlagNonBlocking;
 inline constexpr uint8_t kLaunchOrder = ring::kFlagLaunchOrder;
+inline constexpr uint8_t kHost = ring::kFlagHost;
 using ring::kMemory64;
 using ring::kMemoryCondition;
 using ring::kMemoryOwn;
@@ -143,9 +144,10 @@ enum class OsState : uint8_t { kUnknown, kRunning, kSleeping, kDisk, kStopped, k
 
 // What can wake a thread that sleeps outside of NCCL and CUDA.
 enum class ThreadSleep : uint8_t {
-  kUnknown,  // it does not sleep, or the kernel does not show in what
-  kOutside,  // time, a signal, a descriptor, or another process
-  kThread,   // only another thread of its process
+  kUnknown,    // it does not sleep, or the kernel does not show in what
+  kOutside,    // time, a signal, a descriptor, or another process
+  kThread,     // only another thread of its process
+  kOperation,  // the operation of gloo that it carries out: its end, or its time limit
 };
 
 struct CallDetail;  // state_block.h

@@ -248,6 +248,7 @@ void ExecutionGraph::Apply(Process& process, const CallRecord& record) {
     thread.open->record = record;
   }
   if (IsOperation(record.call)) {
+    if (record.kind == RecordKind::kPoint) ApplyHostOperation(process, record);
     if (record.kind == RecordKind::kBegin) ApplyOperationBegin(process, thread, record);
     if (record.kind == RecordKind::kEnd) ApplyOperationEnd(process, thread, record);
   } else if (IsSignal(record.call)) {
@@ -548,6 +549,12 @@ void ExecutionGraph::ApplyWork(Process& process, const CallRecord& record) {
 }
 
 void ExecutionGraph::ApplyHostWait(Process& process, Thread& thread, const CallRecord& record) {
+  if (record.kind == RecordKind::kPoint) {
+    const auto& seen = record.As<ring::HostWaitPayload>();
+    if (seen.kind == WaitKind::kOperation) LaunchDone(HostLaunch(process, seen));
+    if (seen.kind == WaitKind::kStore) NoteKeySet(seen.event);
+    return;
+  }
   if (record.kind == RecordKind::kEnd) {
     if (!thread.open || thread.open->record.call != Call::kHostWait ||
         record.As<ring::EndPayload>().result != 0) {
@@ -556,6 +563,10 @@ void ExecutionGraph::ApplyHostWait(Process& process, Thread& thread, const CallR
     // By implementation, not by contract: these may not have waited at all.
     const WaitKind wait = thread.open->record.As<ring::HostWaitPayload>().kind;
     if (wait == WaitKind::kAsyncCopy || wait == WaitKind::kFree) return;
+    if (wait == WaitKind::kOperation) return LaunchDone(thread.open->launch);
+    if (wait == WaitKind::kStore) {
+      return NoteKeySet(thread.open->record.As<ring::HostWaitPayload>().event);
+    }
     const StreamPositions covered = thread.open->covered;
     for (const StreamPosition& position : covered) MarkDone(process, position, record.time_ns);
     return;
@@ -590,6 +601,10 @@ void ExecutionGraph::ApplyHostWait(Process& process, Thread& thread, const CallR
         }
       }
       break;
+    case WaitKind::kOperation:
+      open.launch = HostLaunch(process, wait);
+      break;
+    case WaitKind::kStore:
     case WaitKind::kNoWait:
       open.covered_known = false;
       break;

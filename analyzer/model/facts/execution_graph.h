@@ -18,6 +18,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -143,6 +144,7 @@ struct Launch {
   bool enqueued = false;  // all its positions are known
   bool aborted = false;   // its communicator was aborted: it ends without its peers
   bool follows = true;    // false: where it went is not known
+  bool host = false;      // torch.distributed carries it out on the host (W20)
   std::vector<Part> parts;
   std::unique_ptr<SignalOperation> signal;  // RMA, one call each: such a launch has no parts
   std::vector<StreamId> streams;            // distinct ones that it needs: none if all are empty
@@ -191,7 +193,7 @@ struct OpenCall {
   bool certain = false;  // `covered` is the process's own account
   CommUid init = 0;      // calls that all members make
   int init_rank = -1;
-  LaunchId launch = 0;  // operations outside a group
+  LaunchId launch = 0;  // operations outside a group; what a wait for an operation is for
 };
 
 struct PendingInit {
@@ -277,6 +279,7 @@ struct LocalComm {
   PartNumbers collectives;
   std::map<std::pair<int, bool>, PartNumbers> transfers;  // by peer, and whether it sends
   bool launch_order = false;                              // NCCL_LAUNCH_ORDER_IMPLICIT is on
+  bool host = false;                                      // of torch.distributed, without NCCL
   bool unsettled = false;  // non-blocking, made but perhaps not ready
   std::string name;
 
@@ -307,6 +310,8 @@ struct Process {
   ExitKind exit_kind = ExitKind::kUnknown;
   int exit_value = 0;
   uint64_t ended_ns = 0;
+  std::string
+      exception;  // of Python that its main thread did not catch: "ValueError: text at a.py:3 f()"
 
   RecordMerger merger;
   uint64_t records = 0;
@@ -319,6 +324,9 @@ struct Process {
   std::unordered_map<uint64_t, EventTarget> events;
   size_t events_limit = 4096;
   std::map<CommId, LocalComm> comms;
+  std::map<CommId, std::string>
+      comm_names;  // of torch.distributed, perhaps before the communicator
+  std::map<std::tuple<CommId, PartKind, int, uint64_t>, LaunchId> host_launches;  // unfinished
   std::map<int, LaunchId> last_on_device;  // with NCCL_LAUNCH_ORDER_IMPLICIT
   bool lost_sight = false;                 // some operations in graphs are not followed
   std::map<uint64_t, CapturedGraph> captures, graphs, graph_execs;  // with operations in them
@@ -369,6 +377,15 @@ class ExecutionGraph {
   // The state block of a process whose end is about to be reported.
   void FinalBlock(ProcessId, std::shared_ptr<const StateBlock> block);
   void RecordsMissing(ProcessId);
+  // Texts that records refer to.
+  void NameComm(ProcessId, CommId, const std::string& name);
+  void NameKey(uint64_t key, const std::string& name);
+  void NoteException(ProcessId, const std::string& text);
+
+  // W22: of a torch.distributed.Store. Whether any process has set the key, and its name ("" where no
+  // record told it).
+  bool WasSet(uint64_t key) const { return keys_forgotten_ || keys_set_.contains(key); }
+  const std::string& KeyName(uint64_t key) const;
   void Record(const CallRecord&);
 
   // Takes over the states of a round: what is done, who is alive. now_ns: the round's begin.
@@ -407,6 +424,10 @@ class ExecutionGraph {
 
   void Apply(Process&, const CallRecord&);
   void ApplyOperationBegin(Process&, Thread&, const CallRecord&);
+  void NoteKeySet(uint64_t key);
+  void ApplyHostOperation(Process&, const CallRecord&);
+  // The launch that a wait for an operation names; 0: it is over, or was never seen.
+  static LaunchId HostLaunch(const Process&, const ring::HostWaitPayload&);
   void ApplyOperationEnd(Process&, Thread&, const CallRecord&);
   void ApplyGroupEnd(Process&, Thread&, const CallRecord&);
   // A record shows the thread in the group of this number (0: not known), or in none. What it had
@@ -473,6 +494,9 @@ class ExecutionGraph {
   IdTable<Process*> by_id_;    // of processes_
   LaunchTable<Launch> launches_;
   std::set<LaunchId> watched_, done_after_all_;
+  std::unordered_set<uint64_t> keys_set_;
+  bool keys_forgotten_ = false;  // more were set than are held
+  std::unordered_map<uint64_t, std::string> key_names_;
   uint64_t next_instance_ = 1;
   bool beyond_ = false;
 };

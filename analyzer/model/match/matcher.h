@@ -111,6 +111,7 @@ struct Communicator {
   int color = 0;
   int nranks = 0;
   std::string name;
+  bool host = false;    // torch.distributed carries its operations out without NCCL (W20)
   bool opaque = false;  // some of its operations cannot be followed (captured into graphs, ...)
   std::vector<CommMember> members;                                        // by rank
   Instances instances;                                                    // unfinished, by sequence
@@ -203,6 +204,7 @@ struct InitCall {
   Call call = Call::kCommInit;
   int parent = -1;                  // index of the parent communicator
   int comm = -1;                    // index of what it makes; -1 for a child
+  bool host = false;                // of torch.distributed
   bool members_known = true;        // false: some of `members` need not call (shrink)
   uint64_t ordinal = 0;             // of those that all members of a communicator make
   std::vector<InitMember> members;  // by rank, in the parent for a child

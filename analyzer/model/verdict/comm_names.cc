@@ -72,7 +72,8 @@ std::vector<std::string> CommNames(const std::vector<Communicator>& comms,
   std::map<std::string, std::vector<size_t>> alike;
   for (size_t i = 0; i < comms.size(); ++i) {
     const std::string& name = comms[i].name;
-    names.push_back(name.empty()       ? "comm " + MemberSet(members[i])
+    const std::string kind = comms[i].host ? "group " : "comm ";
+    names.push_back(name.empty()       ? kind + MemberSet(members[i])
                     : given[name] == 1 ? name
                                        : name + " " + MemberSet(members[i]));
     alike[names.back()].push_back(i);

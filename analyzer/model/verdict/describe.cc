@@ -131,7 +131,7 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
         return arrow.part != nullptr ? names_.Operation(call, ref) : names_.Captured(call, ref);
       };
       edge.rank = names_.MemberRank(part.ref.comm, part.ref.rank);
-      edge.op = Name(part.signature.call);
+      edge.op = names_.OperationName(part.signature.call, part.ref.comm);
       edge.comm = graph_.matcher().comms()[part.ref.comm].uid;
       edge.comm_name = names_.CommName(part.ref.comm);
       if (arrow.part != nullptr) edge.sequence = static_cast<int64_t>(part.ref.sequence);
@@ -167,12 +167,19 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
       }
       arrow.operation = "a stream's wait for a value in memory";
       arrow.awaited = "the write of the value that a stream waits for";
+    } else if (witness[i].edge.reason == Reason::kStoreKey) {
+      const std::string& key = graph_.execution().KeyName(nodes[witness[i].edge.to].sequence);
+      const std::string named = key.empty() ? "a key" : "key \"" + key + "\"";
+      HostCall(from, &edge.site);
+      edge.op = "store_wait";
+      arrow.operation = "a wait for " + named + " of the store";
+      arrow.awaited = "set() of " + named;
     } else {
       const WaitNode& init_node = nodes[witness[i].edge.to];
       auto it = graph_.matcher().inits().find(init_node.init);
       if (it != graph_.matcher().inits().end()) {
         arrow.init = &it->second;
-        edge.op = Name(arrow.init->call);
+        edge.op = arrow.init->host ? TorchName(arrow.init->call) : Name(arrow.init->call);
         edge.comm = arrow.init->uid;
         const int named = arrow.init->parent >= 0 ? arrow.init->parent : arrow.init->comm;
         if (named >= 0) edge.comm_name = names_.CommName(named);
@@ -257,7 +264,8 @@ std::string Describer::Instead(ProcessId id, Site* site) const {
   if (process->ended) {
     switch (process->exit_kind) {
       case ExitKind::kCode:
-        return "has exited with code " + std::to_string(process->exit_value);
+        return "has exited with code " + std::to_string(process->exit_value) +
+               (process->exception.empty() ? "" : ", by " + process->exception);
       case ExitKind::kSignal:
         return "was killed by signal " + std::to_string(process->exit_value);
       case ExitKind::kUnknown:
@@ -349,7 +357,7 @@ std::vector<StuckOperation> Describer::Operations(const std::vector<uint32_t>& n
     if (!seen.insert({part.ref.comm, source, target, part.ref.sequence}).second) return;
     const Communicator& comm = matcher.comms()[part.ref.comm];
     StuckOperation operation;
-    operation.op = Name(part.signature.call);
+    operation.op = names_.OperationName(part.signature.call, part.ref.comm);
     operation.comm = comm.uid;
     operation.comm_name = names_.CommName(part.ref.comm);
     operation.sequence = static_cast<int64_t>(part.ref.sequence);
@@ -386,7 +394,7 @@ std::vector<StuckOperation> Describer::Operations(const std::vector<uint32_t>& n
       continue;
     }
     StuckOperation operation;
-    operation.op = Name(init->second.call);
+    operation.op = init->second.host ? TorchName(init->second.call) : Name(init->second.call);
     operation.comm = init->second.uid;
     const int named = init->second.parent >= 0 ? init->second.parent : init->second.comm;
     if (named >= 0) operation.comm_name = names_.CommName(named);

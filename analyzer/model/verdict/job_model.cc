@@ -570,6 +570,21 @@ void JobModel::OnRecordsMissing(ProcessId process) {
   impl_->execution_.RecordsMissing(process);
 }
 
+void JobModel::OnCommName(ProcessId process, CommId comm, const std::string& name) {
+  impl_->Forget();
+  impl_->execution_.NameComm(process, comm, name);
+}
+
+void JobModel::OnKeyName(uint64_t key, const std::string& name) {
+  impl_->Forget();
+  impl_->execution_.NameKey(key, name);
+}
+
+void JobModel::OnException(ProcessId process, const std::string& text) {
+  impl_->Forget();
+  impl_->execution_.NoteException(process, text);
+}
+
 void JobModel::OnRecord(const CallRecord& record) {
   impl_->Forget();
   impl_->now_ns_ = std::max(impl_->now_ns_, record.time_ns);

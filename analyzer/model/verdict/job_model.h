@@ -48,6 +48,10 @@ class JobModel {
   // Some last records of this process are lost for good. The records' order shows holes between
   // them, but not missing last ones.
   void OnRecordsMissing(ProcessId);
+  // Texts that records refer to: ExecutionGraph.
+  void OnCommName(ProcessId, CommId, const std::string& name);
+  void OnKeyName(uint64_t key, const std::string& name);
+  void OnException(ProcessId, const std::string& text);
   void OnRecord(const CallRecord&);
   void OnJobEnded(ExitKind, int exit_value, uint64_t time_ns, bool killed_by_gordian);
 

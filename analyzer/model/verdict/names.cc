@@ -23,6 +23,8 @@ const char* Name(Call call) {
       return "Gather";
     case Call::kScatter:
       return "Scatter";
+    case Call::kBarrier:
+      return "barrier";
     case Call::kSend:
       return "Send";
     case Call::kRecv:
@@ -79,11 +81,45 @@ const char* Name(Call call) {
       return "a host wait";
     case Call::kPoll:
       return "a query";
+    case Call::kText:
     case Call::kOther:
     case Call::kCommOther:
       return "another call";
   }
   return "another call";
+}
+
+const char* TorchName(Call call) {
+  switch (call) {
+    case Call::kAllReduce:
+      return "all_reduce";
+    case Call::kAllGather:
+      return "all_gather";
+    case Call::kReduceScatter:
+      return "reduce_scatter";
+    case Call::kBroadcast:
+      return "broadcast";
+    case Call::kReduce:
+      return "reduce";
+    case Call::kAllToAll:
+      return "all_to_all";
+    case Call::kGather:
+      return "gather";
+    case Call::kScatter:
+      return "scatter";
+    case Call::kSend:
+      return "send";
+    case Call::kRecv:
+      return "recv";
+    case Call::kCommInit:
+      return "init_process_group";
+    case Call::kCommSplit:
+      return "new_group";
+    case Call::kCommDestroy:
+      return "destroy_process_group";
+    default:
+      return Name(call);
+  }
 }
 
 const char* Name(WaitKind kind) {
@@ -100,6 +136,10 @@ const char* Name(WaitKind kind) {
       return "cudaMemcpy";
     case WaitKind::kAsyncCopy:
       return "cudaMemcpyAsync";
+    case WaitKind::kOperation:
+      return "wait()";
+    case WaitKind::kStore:
+      return "a wait for the store";
     case WaitKind::kNoWait:
       break;
   }
@@ -246,7 +286,13 @@ std::string Names::Comm(int comm) const {
 }
 
 std::string Names::Operation(Call call, const PartRef& ref) const {
-  return OfPart(std::string(Name(call)) + " #" + std::to_string(ref.sequence), ref);
+  const char* const name = OperationName(call, ref.comm);
+  return OfPart(std::string(name) + " #" + std::to_string(ref.sequence), ref);
+}
+
+const char* Names::OperationName(Call call, int comm) const {
+  const bool host = comm >= 0 && matcher_.comms()[static_cast<size_t>(comm)].host;
+  return host ? TorchName(call) : Name(call);
 }
 
 // The number is known only when the graph is launched.
@@ -287,7 +333,7 @@ std::string Names::Signal(int comm, int destination, uint64_t number) const {
 }
 
 std::string Names::Init(const InitCall& init) const {
-  std::string text = Name(init.call);
+  std::string text = init.host ? TorchName(init.call) : Name(init.call);
   if (init.parent >= 0) return text + " of " + Comm(init.parent);
   if (init.comm >= 0) return text + " of " + Comm(init.comm);
   return text;

@@ -16,8 +16,9 @@
 
 namespace gordian::model {
 
-const char* Name(Call);      // "AllReduce"
-const char* Name(WaitKind);  // "cudaStreamSynchronize"
+const char* Name(Call);       // "AllReduce"
+const char* TorchName(Call);  // of torch.distributed: "all_reduce"
+const char* Name(WaitKind);   // "cudaStreamSynchronize"
 
 // A snapshot of all names, made at the first question of a report (most rounds ask none). Its
 // sources must not change while it exists. Not thread-safe.
@@ -39,7 +40,9 @@ class Names {
   std::string Comm(int comm) const;  // see comm_names.h; with the size where members are left out
   const std::string& CommName(int comm) const;
   std::string Operation(Call, const PartRef&) const;  // "AllReduce #3 on dp", "Send #0 to 1 on pp"
-  std::string Captured(Call, const PartRef&) const;   // "AllReduce (captured) on dp"
+  // As the library names it that the communicator belongs to.
+  const char* OperationName(Call, int comm) const;
+  std::string Captured(Call, const PartRef&) const;  // "AllReduce (captured) on dp"
   std::string NameOf(const Launch&) const;  // of its first operation; "WaitSignal from 1 on pair"
   std::string Signal(int comm, int destination, uint64_t number) const;  // "signal #2 to 0 on pair"
   std::string Init(const InitCall&) const;                               // "CommSplit of dp"

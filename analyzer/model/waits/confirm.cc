@@ -35,6 +35,8 @@ void AddOthers(const Names& names, const Process& process, Proof* proof) {
         "thread " + (state.name.empty() ? std::to_string(state.tid) : state.name) + " of " + rank;
     if (state.os_state != OsState::kSleeping && state.os_state != OsState::kDisk) {
       proof->missing.push_back(thread + " runs and may make the call");
+    } else if (rules::CarriesOut(state)) {
+      proof->signature.pop_back();  // its time limits may wake it for a moment
     } else if (!rules::OnlyAThreadWakes(process, state)) {
       proof->missing.push_back(
           thread + (state.sleep == ThreadSleep::kUnknown
@@ -73,6 +75,10 @@ Proof MakeProof(const WaitForGraph& graph, const Names& names,
     const InitCall* init = graph.matcher().FindInit(node.init);
     if (init != nullptr && init->call == Call::kCommDestroy) {
       proof.assumes.push_back("ncclCommDestroy waits for the other processes, as NCCL 2.28 does");
+    }
+    if (node.kind == NodeKind::kKeySet) {
+      proof.assumes.push_back("no process outside the job sets the key of the store");
+      proof.assumes.push_back("no time limit of torch.distributed ends the waits");
     }
     proof.conjectural |= RestsOnConjecture(node);
     if (node.kind == NodeKind::kSignals) {
@@ -128,6 +134,9 @@ Proof MakeProof(const WaitForGraph& graph, const Names& names,
         const Launch* launch = graph.execution().FindLaunch(node.launch);
         if (launch == nullptr) break;
         proof.launches.emplace_back(launch->id, launch->comm_index);
+        if (launch->host) {
+          proof.assumes.push_back("no time limit of torch.distributed ends the waits");
+        }
         for (StreamId stream : launch->streams) AddStream(*process, stream, &streams, &proof);
         break;
       }

@@ -32,13 +32,15 @@ constexpr Row kRows[] = {
     {Reason::kLaunchOrder, "launch_order"},
     {Reason::kResources, "resources"},
     {Reason::kSignal, "signal", true},
+    {Reason::kHostOperation, "host_operation"},
+    {Reason::kStoreKey, "store_key", true},
 };
 
 constexpr bool InOrder() {
   for (size_t i = 0; i < std::size(kRows); ++i) {
     if (kRows[i].reason != static_cast<Reason>(i)) return false;
   }
-  return std::size(kRows) == static_cast<size_t>(Reason::kSignal) + 1;
+  return std::size(kRows) == static_cast<size_t>(Reason::kStoreKey) + 1;
 }
 static_assert(InOrder(), "a row for each reason, in the order of the enumeration");
 

@@ -31,6 +31,8 @@ enum class Reason : uint8_t {
   kLaunchOrder,
   kResources,
   kSignal,
+  kHostOperation,
+  kStoreKey,
 };
 
 const char* Name(Reason);  // "started_collective", as in verdict.json

@@ -27,6 +27,8 @@ std::string Label(const WaitForGraph& graph, const Names& names, const WaitNode&
       return rank + " thread " + std::to_string(node.thread);
     case NodeKind::kNotCalled:
       return rank + " calls";
+    case NodeKind::kKeySet:
+      return "a process sets the key";
     case NodeKind::kWoken:
       return rank + " wakes a thread of its own";
     case NodeKind::kAnyProcess:

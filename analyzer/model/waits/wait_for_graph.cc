@@ -55,7 +55,8 @@ void WaitForGraph::AddNodes() {
       if (it != process->streams.end()) since = std::max(since, it->second.last_progress_ns);
     }
     nodes_.AddLaunch(launch, since);
-    if (!process->Dead()) waiters_.push_back(nodes_.DoneOf(id));
+    // Of the host's operations the threads that wait for them do.
+    if (!process->Dead() && !launch.host) waiters_.push_back(nodes_.DoneOf(id));
   }
 }
 
@@ -79,6 +80,7 @@ void WaitForGraph::LaunchWaits(const Launch& launch) {
   const Process& process = *view_.execution.Find(launch.process);
   nodes_.Wait(nodes_.DoneOf(launch.id), start, Reason::kStreamOrder);
   if (rules::EndedOrStopped(process, Reason::kStreamOrder, start, &nodes_)) return;
+  if (launch.host) return launch.aborted ? void() : rules::HostOperation(view_, launch, &nodes_);
   if (!rules::BegunBeforeTurn(view_, process, launch, &nodes_) &&
       !rules::MayBeginBeforeTurn(process, launch, &nodes_)) {
     if (!launch.enqueued) rules::OpenGroup(launch, &nodes_);
@@ -154,6 +156,12 @@ void WaitForGraph::CallWaits(const Process& process, const Thread& thread, const
                              uint32_t node) {
   switch (open.record.call) {
     case Call::kHostWait:
+      if (open.record.As<ring::HostWaitPayload>().kind == WaitKind::kOperation) {
+        return rules::OperationWait(open, node, &nodes_);
+      }
+      if (open.record.As<ring::HostWaitPayload>().kind == WaitKind::kStore) {
+        return rules::StoreWait(view_, open, node, &nodes_);
+      }
       return rules::HostWait(view_, process, open, node, &nodes_);
     case Call::kCommInit:
     case Call::kCommSplit:

@@ -30,6 +30,7 @@ enum class NodeKind : uint8_t {
   kMemory,       // the word that a stream waits for has its value (W10)
   kProcessors,   // one of the operations that hold a device's multiprocessors is done (W6)
   kAnyWork,      // any work of the process runs, or any call of it is made
+  kKeySet,       // any process sets a key of the store (W22)
   kInit,         // all members of a call like making a communicator have called it (W11)
   kLeaf,
 };

@@ -348,6 +348,16 @@ TEST(JobVariables, AppendsTheShimAndPutsTheEmulatorFirst) {
   EXPECT_EQ(again, full);
 }
 
+TEST(JobVariables, PutsTheFrontEndForPyTorchFirst) {
+  const InstallPaths paths{.lib_dir = "/l", .shim = "/l/shim.so", .python = "/l/python"};
+  EXPECT_EQ(ValueOf(JobVariables(paths, {}, From({})), "PYTHONPATH"), "/l/python");
+  const auto before = JobVariables(paths, {}, From({{"PYTHONPATH", "/own"}}));
+  EXPECT_EQ(ValueOf(before, "PYTHONPATH"), "/l/python:/own");
+  EXPECT_EQ(ValueOf(JobVariables(paths, {}, From(before)), "PYTHONPATH"), "/l/python:/own");
+  EXPECT_EQ(ValueOf(JobVariables(paths, {}, From({{"GORDIAN_TORCH", "0"}})), "PYTHONPATH"),
+            "(not set)");
+}
+
 TEST(JobVariables, KeepsTheUsersProfilerPluginBehindOurs) {
   const InstallPaths paths{.lib_dir = "/l", .shim = "/l/shim.so", .emulator_dir = "/l/emulator"};
   const auto without = JobVariables(paths, {}, From({{"NCCL_PROFILER_PLUGIN", "own"}}));

@@ -170,7 +170,8 @@ class CollectorTest : public testing::Test {
 
 TEST_F(CollectorTest, SaysHelloAndNamesCalls) {
   Start();
-  ASSERT_TRUE(ingest_.Await([](const Events& e) { return e.size() >= ring::kCallCount - 1u; }));
+  ASSERT_TRUE(
+      ingest_.Await([](const Events& e) { return e.size() >= ring::kEveryCallCount - 1u; }));
   Stop();
   ASSERT_EQ(ingest_.hellos().size(), 1u);
   const v1::Hello hello = ingest_.hellos()[0];
@@ -185,7 +186,7 @@ TEST_F(CollectorTest, SaysHelloAndNamesCalls) {
     names[event.call_name().call()] = event.call_name().symbol();
   }
   EXPECT_EQ(names[ring::kCall_ncclAllReduce], "ncclAllReduce");
-  EXPECT_EQ(names.size(), ring::kCallCount - 1u);
+  EXPECT_EQ(names.size(), ring::kEveryCallCount - 1u);
 }
 
 TEST_F(CollectorTest, EveryRecordOfAProcessArrivesInOrderAndBeforeItsEnd) {

@@ -71,10 +71,10 @@ TEST(RecordCheckTest, UnknownKindsAndCallsAreRefusedAndLeftAsTheyWere) {
     EXPECT_EQ(std::memcmp(&record, &checked, sizeof record), 0);
   };
   refused(Make(RecordKind::kNone, ring::kCall_ncclSend), Checked::kUnknownKind);
-  refused(Make(static_cast<RecordKind>(6), ring::kCall_ncclSend), Checked::kUnknownKind);
+  refused(Make(static_cast<RecordKind>(7), ring::kCall_ncclSend), Checked::kUnknownKind);
   refused(Make(static_cast<RecordKind>(255), ring::kCall_ncclSend), Checked::kUnknownKind);
   refused(Make(RecordKind::kBegin, ring::kCallNone), Checked::kUnknownCall);
-  refused(Make(RecordKind::kBegin, ring::kCallCount), Checked::kUnknownCall);
+  refused(Make(RecordKind::kBegin, ring::kEveryCallCount), Checked::kUnknownCall);
   refused(Make(RecordKind::kBegin, 65535), Checked::kUnknownCall);
 }
 

@@ -114,6 +114,17 @@ uint32_t Woken(const Process&, WaitNodes*);
 // ... or one of the program's host functions, each of which `node` then waits for.
 void HostFunctions(const Process&, uint32_t node, WaitNodes*);
 
+// W20 of an operation that torch.distributed carries out on the host.
+void HostOperation(const WaitView&, const Launch& launch, WaitNodes*);
+// W21 of a thread that waits for such an operation.
+void OperationWait(const OpenCall&, uint32_t thread, WaitNodes*);
+// W22 of a thread that waits for a key of a store.
+void StoreWait(const WaitView&, const OpenCall&, uint32_t thread, WaitNodes*);
+// W23 of a thread of gloo's: whether it carries an operation out.
+bool CarriesOut(const ThreadState&);
+// ... so many of the process do; the end of any of its operations may have one of them call.
+void OperationsEnd(const Process&, size_t workers, uint32_t node, WaitNodes*);
+
 }  // namespace gordian::model::rules
 
 #endif  // GORDIAN_ANALYZER_MODEL_WAITS_RULES_RULES_H_

@@ -43,14 +43,17 @@ uint32_t ProcessNotCalled(const WaitView& view, ProcessId id, bool proven, WaitN
   if (!nodes->Shared(NodeKind::kNotCalled, /*any=*/true, id, 0, &node)) return node;
   (*nodes)[node].process = id;
   bool sleepers = false;  // that a host function may wake
+  size_t workers = 0;     // that carry out operations
   for (const ThreadState& state : process->state.threads) {
     if (state.library_thread) continue;
     sleepers |= OnlyAThreadWakes(*process, state);
+    workers += CarriesOut(state);
     if (!state.gpu_thread && state.call_id == 0) continue;
     const uint32_t thread = nodes->ThreadOf(id, state.thread);
     if (thread != kNoNode) nodes->Wait(node, thread, Reason::kNotCalled);
   }
   if (sleepers && !(*nodes)[node].out.empty()) HostFunctions(*process, node, nodes);
+  if (workers > 0 && !(*nodes)[node].out.empty()) OperationsEnd(*process, workers, node, nodes);
   // No thread there has called anything yet: the one that will is in code of its own.
   if ((*nodes)[node].out.empty()) {
     const LeafKind leaf = process->state.stopped ? LeafKind::kStopped : LeafKind::kRunning;

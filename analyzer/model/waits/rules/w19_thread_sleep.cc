@@ -3,6 +3,8 @@
 // It sleeps in pthread_join, or for a mutex, a condition variable or a semaphore, without a time
 // limit. Another that sleeps so has to be woken itself. The program's host functions run on a
 // thread of CUDA's, and may wake it too.
+#include <algorithm>
+
 #include "analyzer/model/waits/rules/rules.h"
 
 namespace gordian::model::rules {
@@ -31,6 +33,9 @@ uint32_t Woken(const Process& process, WaitNodes* nodes) {
     if (thread != kNoNode) nodes->Wait(node, thread, Reason::kNotCalled);
   }
   HostFunctions(process, node, nodes);
+  const auto workers = std::count_if(process.state.threads.begin(), process.state.threads.end(),
+                                     [](const ThreadState& state) { return CarriesOut(state); });
+  if (workers > 0) OperationsEnd(process, static_cast<size_t>(workers), node, nodes);
   // All of its threads sleep so: code of the process itself is at fault.
   if ((*nodes)[node].out.empty()) {
     nodes->Wait(node, nodes->Leaf(LeafKind::kAsleep, id), Reason::kNotCalled);

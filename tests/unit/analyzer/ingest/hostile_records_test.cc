@@ -25,7 +25,7 @@ class Hostile {
  public:
   explicit Hostile(uint64_t seed) : random_(seed), calm_(seed % 3 == 0 ? 1 : seed % 3 * 10) {
     // Few calls a program: chance alone would hardly let two of them meet.
-    for (int i = 0; i < 6; ++i) calls_.push_back(1 + Below(ring::kCallCount - 1));
+    for (int i = 0; i < 6; ++i) calls_.push_back(1 + Below(ring::kEveryCallCount - 1));
     for (const uint32_t call : {ring::kCall_ncclAllReduce, ring::kCall_ncclCommInitRank,
                                 ring::kCall_cudaStreamSynchronize}) {
       calls_.push_back(call);
@@ -33,10 +33,10 @@ class Hostile {
   }
 
   void Feed(Analysis* events) {
-    for (uint32_t call = 1; call < ring::kCallCount; ++call) {
+    for (uint32_t call = 1; call < ring::kEveryCallCount; ++call) {
       v1::Event event;
       event.mutable_call_name()->set_call(call);
-      event.mutable_call_name()->set_symbol(ring::kCalls[call].name);
+      event.mutable_call_name()->set_symbol(ring::RowOf(static_cast<uint16_t>(call)).name);
       events->OnEvent(event);
     }
     for (uint32_t process = 1; process <= kProcesses; ++process) {
@@ -106,10 +106,10 @@ class Hostile {
                         .color = Rank()};
         return;
       case ring::PayloadKind::kHostWait:
-        to.host_wait = {.kind = static_cast<ring::WaitKind>(Below(8)),
+        to.host_wait = {.kind = static_cast<ring::WaitKind>(Below(10)),
                         .stream = Id(),
                         .device = Rank(),
-                        .reserved0 = 0,
+                        .part = Below(4),
                         .event = Below(4),
                         .ordinal = Number()};
         return;
@@ -137,14 +137,14 @@ class Hostile {
 
   ring::Record Record(uint32_t process) {
     ring::Record record{};
-    record.kind = static_cast<ring::RecordKind>(1 + Below(5));
+    record.kind = static_cast<ring::RecordKind>(1 + Below(6));
     record.flags = Flags();
     record.call = static_cast<uint16_t>(calls_[Below(static_cast<uint32_t>(calls_.size()))]);
     if (Seldom(50)) record.call = static_cast<uint16_t>(random_());
     record.thread = 1 + Below(2);
     record.order = Seldom(20) ? Number() : ++order_[process];
     record.ticks = Seldom(20) ? random_() : 1'000'000 * ++time_;
-    const bool known = record.call < ring::kCallCount;
+    const bool known = record.call < ring::kEveryCallCount;
     if (record.kind == ring::RecordKind::kEnd) {
       record.payload.end = {.result = Seldom(4) ? static_cast<int32_t>(Below(9)) : 0,
                             .stream = Id(),
@@ -154,7 +154,7 @@ class Hostile {
                             .rank = Rank(),
                             .device = Rank()};
     } else {
-      Fill(known && record.kind != ring::RecordKind::kEnqueue ? ring::kCalls[record.call].payload
+      Fill(known && record.kind != ring::RecordKind::kEnqueue ? ring::RowOf(record.call).payload
                                                               : ring::PayloadKind::kNone,
            &record);
     }

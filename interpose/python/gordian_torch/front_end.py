@@ -1,0 +1,413 @@
+"""Watches torch.distributed: its process groups, their operations, and the waits for them.
+
+Where PyTorch has one place that all callers pass, that place is wrapped: the methods of the class
+ProcessGroup, Work.wait, and the two functions that make groups. The functions that programs call
+(torch.distributed.all_reduce and so on) stay what they are. What this PyTorch lacks is left out and
+named in `missing`.
+
+No exception of this file reaches the job.
+"""
+
+import os
+import sys
+import threading
+import weakref
+
+from gordian_torch import names, operations
+from gordian_torch.groups import Group, Groups, hash_of
+from gordian_torch.shim import FAILED, Shim
+from gordian_torch.sites import Sites
+
+
+class _Held(weakref.ref):
+    """A Work that has not been waited for, and its operation."""
+
+    __slots__ = ("operation", "key")
+
+
+missing = []  # names of functions that this PyTorch has not
+
+
+class FrontEnd:
+    def __init__(self, module, shim):
+        self.module = module
+        self.shim = shim
+        folder = os.path.dirname(os.path.abspath(__file__))
+        torch = os.path.dirname(os.path.dirname(os.path.abspath(module.__file__)))
+        self.sites = Sites(shim, (folder, torch))
+        self.groups = Groups()
+        self.keys = set()  # that the analyzer can name
+        self.works = {}  # id of a Work -> _Held
+        self.local = threading.local()  # .inside: in a call that makes a group
+
+    def inside(self):
+        return getattr(self.local, "inside", 0)
+
+    def forget(self):
+        """In a forked child: its ring is new, and groups do not survive a fork."""
+        self.sites.forget()
+        self.groups.forget()
+        self.works.clear()
+        self.keys.clear()
+        self.local = threading.local()
+
+    # Groups.
+
+    def before_helper(self, group_size, group_rank, global_ranks_in_group, backend, *args, **kwargs):
+        try:
+            ranks = list(global_ranks_in_group or range(group_size))
+            if group_rank is None or group_rank < 0 or group_size <= 0:
+                return None
+            world = not global_ranks_in_group
+            if not world and self.groups.world is not None:
+                if self.groups.world.rank not in ranks:
+                    return None  # no member: the call returns at once
+            comm = self.shim.group()
+            if comm == 0:
+                return None
+            if world:
+                self.groups.generation += 1
+            name = kwargs.get("group_name")
+            if name is None:
+                name = getattr(self.module, "_group_count", 0)
+            uid = hash_of(*self.groups.job(), self.groups.generation, name, ranks)
+            host = "gloo" in str(backend).lower() or str(backend).lower() in ("undefined", "none")
+            group = Group(comm, uid, group_rank, group_size, ranks, host)
+            if host:
+                self.shim.init(self.shim.calls["init_process_group"], comm, uid, group_size,
+                               group_rank, 0, 0, self.sites.of_caller(1))
+            if world:
+                self.groups.world = group
+            self.name(group, kwargs.get("group_desc"))
+            self.local.inside = self.inside() + 1
+            return group
+        except Exception:
+            return None
+
+    def name(self, group, name):
+        if name and name not in ("undefined", "default_pg") and group.host:
+            text = str(name).encode("utf-8", "replace")[:256]
+            self.shim.text(self.shim.calls["group"], group.comm, text, len(text))
+            group.named = True
+
+    def after_helper(self, group, result):
+        try:
+            self.local.inside = self.inside() - 1
+            made = result[0] if isinstance(result, tuple) else result
+            failed = result is FAILED
+            if group.host:
+                self.shim.made(self.shim.calls["init_process_group"], group.comm, group.size,
+                               group.rank, int(failed))
+            if not failed:
+                self.groups.by_group[made] = group
+        except Exception:
+            pass
+
+    def before_barrier(self, *args, **kwargs):
+        """All ranks of the job meet here after they have made a group."""
+        try:
+            world = self.groups.world
+            if world is None or not world.host or self.inside():
+                return None
+            self.groups.barriers += 1
+            comm = self.shim.group()
+            uid = hash_of(world.uid, "barrier", self.groups.barriers)
+            self.shim.init(self.shim.calls["new_group"], comm, uid, 0, -1, world.comm, -1,
+                           self.sites.of_caller(1))
+            self.local.inside = self.inside() + 1
+            return comm
+        except Exception:
+            return None
+
+    def after_barrier(self, comm, result):
+        try:
+            self.local.inside = self.inside() - 1
+            self.shim.made(self.shim.calls["new_group"], comm, 0, -1, int(result is FAILED))
+        except Exception:
+            pass
+
+    def before_destroy(self, group=None, *args, **kwargs):
+        try:
+            all_groups = group is None or group is self.module.GroupMember.WORLD
+            gone = list(self.groups.by_group) if all_groups else [group]
+            for one in gone:
+                known = self.groups.by_group.pop(one, None)
+                if known is not None and known.host:
+                    self.shim.destroyed(self.shim.calls["destroy_process_group"], known.comm,
+                                        self.sites.of_caller(1))
+            if all_groups:
+                self.groups.world = None
+        except Exception:
+            pass
+        return None
+
+    # Operations.
+
+    def method(self, row, describe, waits):
+        """The two halves around a method of ProcessGroup. `waits`: it returns when it is done."""
+        shim = self.shim
+        call = shim.calls[row]
+        wait_call = shim.calls["wait"]
+        of_frame = self.sites.of_frame
+        get_frame = sys._getframe
+        record = shim.operation
+        record_wait = shim.wait
+        works = self.works
+        drop = self.drop
+        part = 1 if row == "send" else 2 if row == "recv" else 0
+
+        def before(pg, *args, **kwargs):
+            try:
+                group = self.groups.by_group.get(pg)
+                if group is None or not group.host:
+                    return None
+                described = describe(args, kwargs)
+                if described is None:
+                    return None
+                root, count, types, tag = described
+                comm = group.comm
+                peer = 0
+                if part == 0:
+                    number = group.sequence
+                    group.sequence = number + 1
+                    if number == 0 and not group.named:
+                        self.name(group, names.of_group(pg))
+                else:
+                    peer = root
+                    key = (part, root, tag)
+                    ordinal = group.transfers.get(key, 0)
+                    group.transfers[key] = ordinal + 1
+                    number = ordinal if tag == 0 else ((hash_of(tag) & 0x7fffff) << 32) + ordinal
+                frame = get_frame(1)
+                site = of_frame(frame)
+                record(call, comm, number, root, count, types, site)
+                if waits:
+                    record_wait(wait_call, comm, number, 0, 0, site)
+                return comm, number, part, peer, site, frame.f_code
+            except Exception:
+                return None
+
+        def after(operation, work):
+            try:
+                if waits:
+                    shim.waited(wait_call, 0)
+                elif work is not FAILED:
+                    held = _Held(work, drop)
+                    held.operation = operation
+                    held.key = id(work)
+                    works[held.key] = held
+                else:  # it raised: nothing waits for it
+                    shim.seen(wait_call, *operation[:4], 0)
+            except Exception:
+                pass
+
+        return before, after
+
+    def drop(self, held):
+        """Nothing can wait for the Work any more, and what others need of it, its start, has been."""
+        try:
+            if self.works.get(held.key) is held:
+                del self.works[held.key]
+                self.shim.seen(self.shim.calls["wait"], *held.operation[:4], 0)
+        except Exception:
+            pass
+
+    def work(self):
+        """The two halves around Work.wait."""
+        shim = self.shim
+        call = shim.calls["wait"]
+        works = self.works
+        sites = self.sites
+        get_frame = sys._getframe
+        record = shim.wait
+        waited = shim.waited
+
+        def before(work, *args, **kwargs):
+            try:
+                known = works.pop(id(work), None)
+                if known is None or known() is not work:
+                    return None
+                if args or kwargs:
+                    works[id(work)] = known  # a limit of its own: the wait proves nothing
+                    return None
+                comm, number, part, peer, site, issuer = known.operation
+                frame = get_frame(1)
+                # The function that has issued it waits for it: at one line of the job.
+                if frame.f_code is not issuer or not sites.is_internal(issuer):
+                    site = sites.of_frame(frame)
+                record(call, comm, number, part, peer, site)
+                return known
+            except Exception:
+                return None
+
+        def after(known, result):
+            try:
+                waited(call, 1 if result is FAILED else 0)
+            except Exception:
+                pass
+
+        return before, after
+
+
+    def completed(self):
+        """The two halves around Work.is_completed."""
+        shim = self.shim
+        call = shim.calls["wait"]
+        works = self.works
+
+        def before(work):
+            try:
+                known = works.get(id(work))
+                return None if known is None or known() is not work else work
+            except Exception:
+                return None
+
+        def after(work, result):
+            try:
+                if result is True:
+                    shim.seen(call, *works.pop(id(work)).operation[:4], 0)
+            except Exception:
+                pass
+
+        return before, after
+
+    # Stores.
+
+    def key(self, name):
+        """Its hash, which the analyzer can name from here on."""
+        if isinstance(name, bytes):
+            name = name.decode("utf-8", "replace")
+        number = hash_of("key", name)
+        if number not in self.keys:
+            if len(self.keys) > 10000:
+                self.keys.clear()
+            self.keys.add(number)
+            text = str(name).encode("utf-8", "replace")[:256]
+            self.shim.text(self.shim.calls["key"], number, text, len(text))
+        return number
+
+    def store_waits(self, keys_of):
+        """The two halves around a method that waits for keys. `keys_of`: its arguments to keys."""
+        shim = self.shim
+        call = shim.calls["store_wait"]
+
+        def before(store, *args, **kwargs):
+            try:
+                if self.groups.world is None or self.inside():
+                    return None
+                keys = keys_of(*args, **kwargs)
+                if keys is None or len(keys) != 1:
+                    return None  # none, or a limit of its own; of several any may be the missing one
+                shim.wait(call, 0, 0, 0, self.key(keys[0]), self.sites.of_caller(1))
+                return store
+            except Exception:
+                return None
+
+        def after(store, result):
+            try:
+                shim.waited(call, int(result is FAILED))
+            except Exception:
+                pass
+
+        return before, after
+
+    def store_sets(self):
+        """The half before a method that sets a key."""
+        shim = self.shim
+        call = shim.calls["store_wait"]
+
+        def before(store, key=None, *args, **kwargs):
+            try:
+                if self.groups.world is not None and not self.inside():
+                    name = key if key is not None else kwargs.get("key")
+                    shim.seen(call, 0, 0, 0, self.key(name), self.sites.of_caller(1))
+            except Exception:
+                pass
+            return None
+
+        return before
+
+    # The end of a rank.
+
+    def note_exception(self, kind, value, traceback):
+        try:
+            if self.groups.world is None or not issubclass(kind, Exception):
+                return
+            place = ""
+            while traceback is not None:
+                code = traceback.tb_frame.f_code
+                if not place or not self.sites.is_own(code):
+                    name = getattr(code, "co_qualname", code.co_name)
+                    place = f" at {os.path.basename(code.co_filename)}:{traceback.tb_lineno} {name}()"
+                traceback = traceback.tb_next
+            said = " ".join(str(value).split())[:200]
+            text = f"{kind.__name__}: {said}{place}".encode("utf-8", "replace")[:512]
+            self.shim.text(self.shim.calls["exception"], 0, text, len(text))
+        except Exception:
+            pass
+
+    def watch_exceptions(self):
+        previous = sys.excepthook
+
+        def excepthook(kind, value, traceback):
+            self.note_exception(kind, value, traceback)
+            previous(kind, value, traceback)
+
+        sys.excepthook = excepthook
+
+
+def _key_of_get(key):
+    return [key]
+
+
+def _keys_of_wait(keys, timeout=None):
+    return list(keys) if timeout is None else None
+
+
+def _wrap_method(front, cls, name, before, after):
+    original = cls.__dict__.get(name)
+    if original is None:
+        missing.append(f"{cls.__name__}.{name}")
+        return
+    setattr(cls, name, front.shim.method_around(before, original, after, name))
+
+
+def _wrap_function(front, module, name, before, after):
+    original = getattr(module, name, None)
+    if original is None:
+        missing.append(name)
+        return
+    setattr(module, name, front.shim.around(before, original, after, name))
+
+
+def install(module):
+    """`module`: torch.distributed.distributed_c10d, which has just been imported."""
+    group_class = getattr(module, "ProcessGroup", None)
+    work_class = getattr(module, "Work", None)
+    if group_class is None or work_class is None:
+        return None  # a PyTorch without distributed
+    try:
+        shim = Shim()
+    except (OSError, AttributeError):
+        return None  # the process does not have gordian's library
+    front = FrontEnd(module, shim)
+    for name, (row, describe, waits) in operations.METHODS.items():
+        _wrap_method(front, group_class, name, *front.method(row, describe, waits))
+    before, after = front.work()
+    _wrap_method(front, work_class, "wait", before, after)
+    _wrap_method(front, work_class, "is_completed", *front.completed())
+    store_class = getattr(module, "Store", None)
+    if store_class is not None:
+        for name, keys_of in (("get", _key_of_get), ("wait", _keys_of_wait)):
+            _wrap_method(front, store_class, name, *front.store_waits(keys_of))
+        for name in ("set", "add", "compare_set"):
+            _wrap_method(front, store_class, name, front.store_sets(), None)
+    _wrap_function(front, module, "_new_process_group_helper", front.before_helper,
+                   front.after_helper)
+    _wrap_function(front, module, "_store_based_barrier", front.before_barrier,
+                   front.after_barrier)
+    _wrap_function(front, module, "destroy_process_group", front.before_destroy, None)
+    front.watch_exceptions()
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=front.forget)
+    return front

@@ -1,0 +1,43 @@
+"""The process groups of this process, as the shim's records name them."""
+
+import hashlib
+import os
+
+
+def hash_of(*parts):
+    """64 bits, the same in every process and never 0."""
+    digest = hashlib.blake2b("\0".join(map(str, parts)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") | 1
+
+
+class Group:
+    """What is known of one process group. Members are numbered as in the group."""
+
+    __slots__ = ("comm", "uid", "rank", "size", "ranks", "host", "named", "sequence", "transfers")
+
+    def __init__(self, comm, uid, rank, size, ranks, host):
+        self.comm = comm  # the shim's id
+        self.uid = uid
+        self.rank = rank
+        self.size = size
+        self.ranks = ranks  # of the whole job, by member
+        self.host = host  # gloo carries operations on host memory out
+        self.named = False
+        self.sequence = 0  # of the next collective
+        self.transfers = {}  # (part, peer, tag) -> number of the next
+
+
+class Groups:
+    def __init__(self):
+        self.forget()
+
+    def forget(self):
+        self.by_group = {}  # the ProcessGroup itself: it hashes by identity
+        self.world = None
+        self.generation = 0  # of the default group
+        self.barriers = 0
+
+    def job(self):
+        """Tells jobs apart, and the runs of one that restarts. The same at all ranks."""
+        names = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
+        return [os.environ.get(name, "") for name in names]

@@ -1,0 +1,59 @@
+"""Names the line of the job that made a call, by a number that the shim's records hold."""
+
+import os
+import sys
+
+_TEXT_SITE = 1 << 63  # kTextSite of proto/ring/record.h
+
+
+class Sites:
+    def __init__(self, shim, own_folders):
+        self._shim = shim
+        self._own = tuple(os.path.join(folder, "") for folder in own_folders)
+        self._row = shim.calls["site"]
+        self._get_frame = sys._getframe
+        self.forget()
+
+    def forget(self):
+        """In a forked child, whose ring has none of the texts."""
+        self._codes = {}  # id of a code object -> (it, {instruction: number}); None: PyTorch's own
+        self._last = 0
+
+    def of_caller(self, depth):
+        """Of the frame `depth` above the caller of this, or the innermost outside of PyTorch."""
+        return self.of_frame(self._get_frame(depth + 1))
+
+    def is_internal(self, code):
+        """Whether of_frame has met the code, and goes past it."""
+        known = self._codes.get(id(code))
+        return known is not None and known[1] is None
+
+    def of_frame(self, frame):
+        codes = self._codes
+        while frame is not None:
+            code = frame.f_code
+            known = codes.get(id(code), 0)
+            if known == 0:
+                known = codes[id(code)] = (code, None if self.is_own(code) else {})
+            places = known[1]
+            if places is None:
+                frame = frame.f_back
+                continue
+            number = places.get(frame.f_lasti)
+            if number is None:
+                number = places[frame.f_lasti] = self._add(frame)
+            return number
+        return 0
+
+    def is_own(self, code):
+        """Of PyTorch or this package, and not of the job."""
+        return code.co_filename.startswith(self._own) or code.co_filename.startswith("<frozen")
+
+    def _add(self, frame):
+        self._last += 1
+        number = _TEXT_SITE | self._last
+        code = frame.f_code
+        name = getattr(code, "co_qualname", code.co_name)
+        text = f"{code.co_filename}\n{frame.f_lineno or 0}\n{name}".encode("utf-8", "replace")
+        self._shim.text(self._row, number, text, len(text))
+        return number

@@ -1,0 +1,109 @@
+// A function of Python that calls another one, and the front end before and after it.
+//
+// A wrapper in Python would be a frame of its own in the tracebacks of the job; a function in C is
+// none. The front end hands over the interpreter's functions, all of its stable ABI, so that the shim
+// needs no Python.
+#include <stddef.h>
+#include <stdint.h>
+
+#include "interpose/torch/torch_api.h"
+
+namespace gordian::interpose {
+namespace {
+
+// As interpose/python/gordian_torch/shim.py fills it.
+struct Python {
+  void* (*tuple_item)(void* tuple, ptrdiff_t at);
+  void* (*call)(void* callable, void* arguments, void* keywords);
+  void* (*call_with)(void* callable, ...);
+  void (*fetch)(void** type, void** value, void** traceback);
+  void (*restore)(void* type, void* value, void* traceback);
+  void (*clear)();
+  void (*increase)(void* object);
+  void (*decrease)(void* object);
+  unsigned long long (*number)(void* object);  // modulo 2^64
+  void* none;
+  void* failed;  // stands for the result of a function that raised
+};
+
+constinit Python g_python = {};
+
+}  // namespace
+}  // namespace gordian::interpose
+
+// Before the first gordian_torch_call.
+GORDIAN_API void gordian_torch_python(const gordian::interpose::Python* python) {
+  gordian::interpose::g_python = *python;
+}
+
+// A PyCFunctionWithKeywords. `self` is the tuple (before, function, after): calls
+// before(*args, **kwargs), the function with the same arguments, and, where `before` has returned
+// anything but None, after(what that was, its result, or Python::failed if it raised). Passes on the function's result or
+// exception; those of the other two are dropped, but for what is no Exception: before() may be
+// interrupted from the keyboard, and then that is passed on.
+GORDIAN_API void* gordian_torch_call(void* self, void* arguments, void* keywords) {
+  const gordian::interpose::Python& python = gordian::interpose::g_python;
+  void* const token = python.call(python.tuple_item(self, 0), arguments, keywords);
+  if (token == nullptr) return nullptr;
+  void* const result = python.call(python.tuple_item(self, 1), arguments, keywords);
+  if (token != python.none) {
+    void *type = nullptr, *value = nullptr, *traceback = nullptr;
+    if (result == nullptr) python.fetch(&type, &value, &traceback);
+    void* const after = python.call_with(python.tuple_item(self, 2), token,
+                                         result != nullptr ? result : python.failed, nullptr);
+    if (after != nullptr) {
+      python.decrease(after);
+    } else if (result != nullptr) {
+      python.decrease(token);
+      python.decrease(result);
+      return nullptr;
+    } else {
+      python.clear();
+    }
+    if (result == nullptr) python.restore(type, value, traceback);
+  }
+  python.decrease(token);
+  return result;
+}
+
+// The functions of torch_api.cc that each operation takes, for Python without ctypes, which takes a
+// microsecond for each: PyCFunctions of a tuple of numbers.
+
+namespace gordian::interpose {
+namespace {
+
+uint64_t Number(void* arguments, ptrdiff_t at) {
+  return g_python.number(g_python.tuple_item(arguments, at));
+}
+template <typename T>
+T Argument(void* arguments, ptrdiff_t at) {
+  return static_cast<T>(Number(arguments, at));
+}
+void* None() {
+  g_python.increase(g_python.none);
+  return g_python.none;
+}
+
+}  // namespace
+}  // namespace gordian::interpose
+
+GORDIAN_API void* gordian_torch_py_operation(void*, void* arguments) {
+  using namespace gordian::interpose;
+  gordian_torch_operation(Argument<uint32_t>(arguments, 0), Argument<uint32_t>(arguments, 1),
+                          Number(arguments, 2), Argument<int32_t>(arguments, 3),
+                          Number(arguments, 4), Argument<uint32_t>(arguments, 5),
+                          Number(arguments, 6));
+  return None();
+}
+GORDIAN_API void* gordian_torch_py_wait(void*, void* arguments) {
+  using namespace gordian::interpose;
+  gordian_torch_wait(Argument<uint32_t>(arguments, 0), Argument<uint32_t>(arguments, 1),
+                     Number(arguments, 2), Argument<uint32_t>(arguments, 3), Number(arguments, 4),
+                     Number(arguments, 5));
+  return None();
+}
+GORDIAN_API void* gordian_torch_py_waited(void*, void* arguments) {
+  using namespace gordian::interpose;
+  gordian_torch_waited(Argument<uint32_t>(arguments, 0), Argument<int32_t>(arguments, 1));
+  return None();
+}

@@ -1,0 +1,87 @@
+#include "collector/process/thread_roles.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "collector/process/thread_sleep.h"
+
+namespace gordian::collector {
+namespace {
+
+std::mutex g_mutex;
+std::condition_variable g_changed;
+bool g_over = false;
+std::atomic<pid_t> g_tid = 0;
+
+// With a time limit, so that only the thread's role can say that the outside does not matter.
+void SleepWithLimit() {
+  g_tid = static_cast<pid_t>(syscall(SYS_gettid));
+  std::unique_lock lock(g_mutex);
+  g_changed.wait_until(lock, std::chrono::steady_clock::now() + std::chrono::hours(1),
+                       [] { return g_over; });
+}
+
+// How a thread looks that begins in this function of this file.
+ThreadSleeps::Look LookAt(const std::string& file, const char* function) {
+  void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  EXPECT_NE(library, nullptr) << dlerror();
+  const auto begin = reinterpret_cast<void* (*)(void*)>(dlsym(library, function));
+  EXPECT_NE(begin, nullptr) << function;
+  g_over = false;
+  g_tid = 0;
+  pthread_t thread;
+  EXPECT_EQ(pthread_create(&thread, nullptr, begin, reinterpret_cast<void*>(&SleepWithLimit)), 0);
+  ThreadSleeps sleeps(getpid());
+  ThreadSleeps::Look look;
+  for (int tries = 0; tries < 2000 && look.sleep == ThreadSleep::kUnknown; ++tries) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const std::vector<TaskState> tasks = ReadTasks(getpid());
+    sleeps.Begin(tasks);
+    for (const TaskState& task : tasks) {
+      if (task.tid == g_tid && task.stat.state == 'S') look = sleeps.Of(task);
+    }
+  }
+  {
+    const std::lock_guard lock(g_mutex);
+    g_over = true;
+    g_changed.notify_all();
+  }
+  pthread_join(thread, nullptr);
+  return look;
+}
+
+const std::string kGloo = GORDIAN_GLOO_LOOKALIKE, kOther = GORDIAN_OTHER_LOOKALIKE;
+
+TEST(ThreadRoles, GloosLoopServes) {
+  EXPECT_TRUE(LookAt(kGloo, "_ZN4gloo9transport3tcp4Loop3runEv").library);
+}
+
+TEST(ThreadRoles, GloosWorkersCarryOperationsOut) {
+  const ThreadSleeps::Look look = LookAt(kGloo, "_ZN4c10d16ProcessGroupGloo7runLoopEi");
+  EXPECT_EQ(look.sleep, ThreadSleep::kOperation);
+  EXPECT_FALSE(look.library);
+}
+
+// The same sleep in a thread that may do anything next.
+TEST(ThreadRoles, OthersHaveNone) {
+  for (const auto& [file, function] : {std::pair(kGloo, "another_function"),
+                                       std::pair(kOther, "_ZN4gloo9transport3tcp4Loop3runEv"),
+                                       std::pair(kOther, "_ZN4c10d16ProcessGroupGloo7runLoopEi")}) {
+    const ThreadSleeps::Look look = LookAt(file, function);
+    EXPECT_EQ(look.sleep, ThreadSleep::kOutside) << file << " " << function;
+    EXPECT_FALSE(look.library) << file << " " << function;
+  }
+}
+
+}  // namespace
+}  // namespace gordian::collector
