@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Jobs of torch.distributed over gloo, under gordian's front end for PyTorch.
+
+  torch_front_end.py BUILD [unittest's arguments]
+
+Exits with 77, which CTest takes for a skip, where no /usr/bin/python3 or python3 has torch.
+"""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = os.path.abspath(sys.argv.pop(1))
+GORDIAN = os.path.join(BUILD, "bin", os.environ.get("GORDIAN_TEST_BINARY", "gordian"))
+HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "torch")
+
+
+def find_python():
+    for python in ("/usr/bin/python3", shutil.which("python3")):
+        if python and subprocess.run(
+                [python, "-c", "import torch.distributed as d; assert d.is_gloo_available()"],
+                capture_output=True).returncode == 0:
+            return python
+    return None
+
+
+PYTHON = find_python()
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return str(s.getsockname()[1])
+
+
+def environment(**more):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("GORDIAN_", "PYTHON", "LD_"))}
+    return {**kept, "OMP_NUM_THREADS": "1", **more}
+
+
+LAUNCH = r'''
+port=$1; shift
+export MASTER_ADDR=127.0.0.1 MASTER_PORT=$port WORLD_SIZE=2
+RANK=1 "$@" & other=$!
+RANK=0 "$@"; first=$?
+wait $other && exit $first
+'''
+
+
+class Watched(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="gordian-torch-")
+        self.passed = False
+
+    def tearDown(self):
+        if self.passed:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        else:
+            print(f"kept: {self.folder}", file=sys.stderr)
+
+    def watch(self, kind, *more, options=("--on-verdict", "kill")):
+        """The last verdict, the report's text, and how the job ended."""
+        session = os.path.join(self.folder, "session")
+        command = [GORDIAN, "run", "--session", session, *options, "--", "bash", "-c", LAUNCH, "launch",
+                   free_port(), PYTHON, os.path.join(HERE, "job.py"), kind, *more]
+        done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=150)
+        with open(os.path.join(session, "verdict.json")) as f:
+            return json.load(f), done.stdout + done.stderr, done.returncode
+
+    def line_of(self, kind):
+        """The line of the job's function that is marked so."""
+        with open(os.path.join(HERE, "job.py")) as f:
+            lines = f.read().split("\n")
+        begin = next(i for i, line in enumerate(lines) if line.startswith(f"def {kind}("))
+        return next(i + 1 for i in range(begin, len(lines)) if "# here" in lines[i])
+
+    def test_opposite_groups(self):
+        verdict, text, _ = self.watch("opposite")
+        self.assertEqual((verdict["verdict"], verdict["confidence"]), ("deadlock", "confirmed"), text)
+        self.assertEqual(verdict["culprit_ranks"], [0, 1], text)
+        self.assertIn(f"job.py:{self.line_of('opposite')} opposite()", text)
+        self.assertIn("all_reduce #1", text)
+        self.passed = True
+
+    def test_opposite_groups_twin(self):
+        verdict, text, code = self.watch("opposite", "--twin")
+        self.assertEqual(verdict["verdict"], "finished", text)
+        self.assertEqual(code, 0, text)
+        self.passed = True
+
+    def test_key_that_is_set_behind_a_barrier(self):
+        verdict, text, _ = self.watch("key")
+        self.assertEqual((verdict["verdict"], verdict["confidence"]), ("deadlock", "confirmed"), text)
+        self.assertIn('"ready"', text)
+        self.assertIn(f"job.py:{self.line_of('key')} key()", text)
+        self.passed = True
+
+    def test_a_thread_that_calls_later_prevents_the_proof(self):
+        verdict, text, code = self.watch("late_thread")
+        self.assertEqual(verdict["verdict"], "finished", text)
+        self.assertEqual(code, 0, text)
+        self.assertNotIn("confirmed", text)
+        self.passed = True
+
+    def test_an_exception_is_quoted(self):
+        verdict, text, _ = self.watch("raises", options=("--on-verdict", "kill", "--suspect-after", "5"))
+        self.assertEqual(verdict["verdict"], "rank_exited", text)
+        self.assertIn("ValueError: the batch is empty at job.py:", " ".join(text.split()))
+        self.passed = True
+
+
+class Truth(unittest.TestCase):
+    def test_who_waits_for_whom(self):
+        done = subprocess.run([PYTHON, os.path.join(HERE, "truth.py"), free_port()], env=environment(),
+                              capture_output=True, text=True, timeout=150)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+
+def told(text):
+    """Without what differs between two runs of the same program."""
+    text = re.sub(r"gordian: .*\n", "", text)
+    return re.sub(r"(?<=pid )\d+|0x[0-9a-f]+|:\d{4,5}\b|\[W[^\n]*\n", "", text)
+
+
+class Unchanged(unittest.TestCase):
+    def run_plain(self, how, watched):
+        with tempfile.TemporaryDirectory(prefix="gordian-torch-") as folder:
+            job = [PYTHON, os.path.join(HERE, "plain.py"), free_port(), free_port(), how]
+            prefix = [GORDIAN, "run", "--quiet", "--session", os.path.join(folder, "s"), "--"] if watched else []
+            done = subprocess.run(prefix + job, env=environment(), capture_output=True, text=True, timeout=150)
+            code = done.returncode if done.returncode >= 0 else 128 - done.returncode
+            return told(done.stdout), told(done.stderr), code
+
+    def test_output_exit_code_and_tracebacks(self):
+        for how in ("raise", "kill"):
+            with self.subTest(how):
+                self.assertEqual(self.run_plain(how, True), self.run_plain(how, False))
+
+
+if __name__ == "__main__":
+    if PYTHON is None:
+        print("no python3 here has torch with gloo")
+        sys.exit(77)
+    unittest.main(verbosity=2)
