@@ -45,17 +45,20 @@ constexpr Check kChecks[] = {
      "Something waits, and gordian did not see what could explain it.", kSuspicion,
      "A wait whose end depends on a rank, record or operation that is not visible.",
      "Nothing: it claims nothing. It ranks above healthy.",
-     "Read what is not visible, and run again so that gordian can see it."},
+     "Read what is not visible; `gordian doctor -- PROGRAM` says how gordian can see it."},
     {"no-nccl-calls", VerdictKind::kInconclusive, "No NCCL call", "Gordian saw no NCCL call.",
      kSuspicion, "A job that has run for longer than the threshold, or ended.",
      "An NCCL that is linked statically, or bound past the shim.",
      "Run `gordian doctor`: NCCL may be linked statically, or the job may not use it."},
     {"no-progress", VerdictKind::kInconclusive, "Nothing has moved for longer than the threshold",
-     "No rank waits in NCCL, and none has called or finished anything that gordian sees.",
-     kSuspicion, "The latest call or finished operation of any rank, and what each rank is in now.",
+     "No rank is known to wait for another, and none has called or finished anything that gordian "
+     "sees.",
+     kSuspicion,
+     "The latest call or finished operation of any rank, and what each rank is in now; before the "
+     "first call of NCCL, also that no rank uses a processor.",
      "A job that computes on the host, loads data or writes a checkpoint. Hence no rank is "
      "accused.",
-     "If that takes too long, see where the ranks are: `gordian attach PID`."},
+     "If that takes too long, look at the stacks; `gordian attach PID` reads them again."},
     {"communicator-order-cycle", VerdictKind::kDeadlock, "Communicators in different orders",
      "Operations of several communicators are in different orders at different ranks, and each "
      "holds up the next.",
@@ -293,9 +296,9 @@ constexpr Check kChecks[] = {
      "other obstacle.",
      "A kernel that takes so long and ends. A device that is frozen looks the same: nothing on it "
      "ends.",
-     "Look at that rank's device: a kernel that spins for a value that never comes, or a "
-     "device that has "
-     "stopped (its log, Xid errors, power at full utilisation)."},
+     "Look at that rank's device: a kernel that spins for a value that never comes, or a device "
+     "that has stopped (its log, Xid errors, power at full utilisation). Of a host function, look "
+     "at the stacks."},
     {"stuck-kernel",
      VerdictKind::kStuckKernel,
      "All ranks have called, and nothing ends",
@@ -314,7 +317,7 @@ constexpr Check kChecks[] = {
      "Nothing is stuck.",
      {"rounds", "1"},
      "Every process answers, and each wait can end.",
-     "With records lost it is suspected only.",
+     "With records lost or ranks unseen it is suspected only.",
      ""},
     {"job-finished",
      VerdictKind::kFinished,
@@ -322,7 +325,7 @@ constexpr Check kChecks[] = {
      "The job has ended.",
      {"ends", "1"},
      "The end of the job, with no unfinished operation that a rank waited for.",
-     "With records lost it is suspected only.",
+     "With records lost or ranks unseen it is suspected only.",
      ""},
     // Signs.
     {"call-failed",

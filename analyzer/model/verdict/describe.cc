@@ -258,6 +258,33 @@ std::set<int> Describer::StuckRanks(const std::vector<bool>& can) const {
   return ranks;
 }
 
+namespace {
+
+// What a thread outside of NCCL and CUDA sleeps in, as far as the kernel says; by what tells more.
+enum class Sleep : uint8_t { kNone, kOutside, kThread, kDisk };
+
+Sleep SleepOf(const ThreadState& state) {
+  if (state.os_state == OsState::kDisk) return Sleep::kDisk;
+  if (state.os_state != OsState::kSleeping) return Sleep::kNone;
+  return state.sleep == ThreadSleep::kThread ? Sleep::kThread : Sleep::kOutside;
+}
+
+const char* Text(Sleep sleep) {
+  switch (sleep) {
+    case Sleep::kNone:
+      break;
+    case Sleep::kOutside:
+      return " and sleeps outside of NCCL and CUDA";
+    case Sleep::kThread:
+      return " and sleeps in a lock, a condition or a join";
+    case Sleep::kDisk:
+      return " and waits for a disk or a file system";
+  }
+  return "";
+}
+
+}  // namespace
+
 std::string Describer::Instead(ProcessId id, Site* site) const {
   const Process* process = graph_.execution().Find(id);
   if (process == nullptr) return "is not visible to gordian";
@@ -276,10 +303,11 @@ std::string Describer::Instead(ProcessId id, Site* site) const {
   if (!process->has_state) return "did not answer";
   if (process->state.stopped) return "is stopped";
   std::string text = "runs its own code";
-  bool asleep = false;
+  Sleep sleep = Sleep::kNone;
   for (const ThreadState& state : process->state.threads) {
     if (state.library_thread || (!state.gpu_thread && state.thread != 0)) continue;
     const WaitNode* node = state.thread == 0 ? nullptr : graph_.ThreadNode(id, state.thread);
+    if (node != nullptr || state.tid == process->info.pid) sleep = std::max(sleep, SleepOf(state));
     if (node == nullptr) continue;
     const std::string call = HostCall(*node, site);
     if (const InitCall* const init = InitOf(*node); init != nullptr && !call.empty()) {
@@ -287,14 +315,13 @@ std::string Describer::Instead(ProcessId id, Site* site) const {
              (init->made_before ? ", whose id has made a communicator before" : "");
     }
     if (!call.empty()) return "is in " + call;
-    asleep |= state.os_state == OsState::kSleeping || state.os_state == OsState::kDisk;
     auto thread = process->threads.find(state.thread);
     if (thread != process->threads.end() && thread->second.last_call != Call::kOther) {
       text = std::string("last called ") + Name(thread->second.last_call);
       if (site != nullptr) *site = {id, thread->second.last_site};
     }
   }
-  return text + (asleep ? " and sleeps outside of NCCL and CUDA" : "");
+  return text + Text(sleep);
 }
 
 OperationMember Describer::Member(int comm, int rank, const MemberSlot& slot) const {

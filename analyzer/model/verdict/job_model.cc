@@ -1,6 +1,7 @@
 #include "analyzer/model/verdict/job_model.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
 #include <optional>
 #include <set>
@@ -97,7 +98,7 @@ class JobModel::Impl {
   std::vector<Finding> suspected_;
   std::vector<Finding> disproved_;
   std::vector<Finding> last_trouble_;  // of the last round that had any
-  std::string still_;                  // what each rank does while nothing moves; else empty
+  std::string still_;                  // what the ranks do while nothing moves; else empty
   StandingSuspicions standing_;
   bool ended_ = false, killed_by_gordian_ = false;
   ExitKind exit_kind_ = ExitKind::kUnknown;
@@ -324,22 +325,35 @@ void JobModel::Impl::OnRound(Round round) {
 // Says what the ranks do once none has called or finished anything for as long as the threshold.
 void JobModel::Impl::LookForProgress(const RoundView& view) {
   still_.clear();
-  uint64_t last = 0;
+  uint64_t last = first_ns_;
+  uint64_t busy = 0;
+  bool called = false;                            // some rank has called NCCL
   std::map<std::string, std::vector<int>> ranks;  // by what they do
   const Describer describer(view.graph, view.names);
   for (const auto& [id, process] : execution_.processes()) {
     last = std::max(last, process.last_progress_ns);
-    if (process.Dead() || !process.CalledNccl()) continue;
+    called |= std::max(process.calls_begun, process.state.nccl_calls) > 0;
+    if (process.Dead() || (!process.CalledNccl() && process.info.env_rank < 0)) continue;
+    if (view.names.incarnations().Beside(id)) continue;
+    busy = std::max(busy, process.last_busy_ns);
     ranks[describer.Instead(id, nullptr)].push_back(view.names.Rank(id));
   }
-  if (last == 0 || ranks.empty() || view.now_ns < last + options_.suspect_after_ns) return;
+  // Programs load much before their first call of NCCL: they stand still once they sleep, too.
+  if (!called) last = std::max(last, busy);
+  if (ranks.empty() || view.now_ns < last + options_.suspect_after_ns) return;
+  still_ = called ? "No rank has called or finished anything for more than "
+                  : "No rank has called NCCL yet, or done anything else for more than ";
+  char seconds[32];
+  std::snprintf(seconds, sizeof seconds,
+                "%.3g s: ", static_cast<double>(options_.suspect_after_ns) * 1e-9);
+  still_ += seconds;
   size_t shown = 0;
   for (auto& [what, who] : ranks) {
     if (++shown > 4) break;
     std::sort(who.begin(), who.end());
     still_ += (shown == 1 ? "" : "; ") + RankList(who) + (who.size() > 1 ? ": each " : " ") + what;
   }
-  if (shown > 4) still_ += "; and so on";
+  still_ += shown > 4 ? "; and so on." : ".";
 }
 
 void JobModel::Impl::OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns, bool killed) {
@@ -444,20 +458,19 @@ Finding JobModel::Impl::Base(const Names& names) const {
     finding.summary = "The job has started and has not called NCCL yet.";
     return finding;
   }
+  if (!ended_ && !still_.empty()) {
+    Finding finding = MakeFinding("no-progress", Confidence::kPossible);
+    finding.summary = still_;
+    return finding;
+  }
   if (calls == 0) {
     Finding finding = MakeFinding("no-nccl-calls", Confidence::kSuspected);
     finding.summary = "Gordian saw no NCCL call.";
     return finding;
   }
-  if (!ended_ && !still_.empty()) {
-    Finding finding = MakeFinding("no-progress", Confidence::kPossible);
-    finding.summary =
-        "No rank has called or finished anything for longer than the threshold: " + still_ + ".";
-    return finding;
-  }
   Finding finding = MakeFinding(ended_ ? "job-finished" : "job-healthy", Confidence::kConfirmed);
   // The visible part is fine, but lost records may hold a problem.
-  if (lost > 0 || execution_.beyond() || matcher_.beyond())
+  if (lost > 0 || execution_.beyond() || matcher_.beyond() || names.seen() < names.expected())
     finding.confidence = Confidence::kSuspected;
   if (!ended_) {
     finding.summary = "Nothing is stuck.";

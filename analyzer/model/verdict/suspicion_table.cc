@@ -15,15 +15,17 @@ constexpr char kNotJoined[] =
     "{Culprits} {has|have} not joined {operation}{only_instead:, it *}; {waiting}.";
 constexpr char kNotJoinedEachOther[] =
     "{Culprits} have not joined what others of them wait in, {operation} for one.";
+constexpr char kNotJoinedYet[] =
+    "{Culprits} {has|have} not joined {operation} yet{only_instead:, it *}; {waiting}.";
 
 // Patience. A rank that works, only not on what the others wait for, gets more time, and so do
 // kernels, which may just be long. Many ranks over a slow network take long to find each other. At
 // the end of a job some destroy while others still write their results.
 constexpr SuspicionRow kRows[] = {
     {Suspicion::kRankNotJoined, LeafKind::kRunning, 1, 3, "rank-not-joined", kNotJoined,
-     kNotJoinedEachOther},
+     kNotJoinedEachOther, kNotJoinedYet},
     {Suspicion::kHostBlocked, LeafKind::kAsleep, 1, 3, "host-blocked", kNotJoined,
-     kNotJoinedEachOther},
+     kNotJoinedEachOther, kNotJoinedYet},
     {Suspicion::kInitMissing, LeafKind::kRunning, 1, 1, "communicator-init-missing", kNotMade},
     {Suspicion::kInitIdUsed, LeafKind::kUnknown, 1, 1, "communicator-init-mismatch",
      "{Culprits} {calls|call} {operation} with an id that has made a communicator before; "
@@ -31,8 +33,7 @@ constexpr SuspicionRow kRows[] = {
     {Suspicion::kCallMissing, LeafKind::kRunning, 1, 1, "communicator-call-missing", kNotJoined,
      kNotJoinedEachOther},
     {Suspicion::kDestroyMissing, LeafKind::kRunning, 12, 12, "communicator-call-missing",
-     kNotJoined, kNotJoinedEachOther,
-     "{Culprits} {has|have} not joined {operation} yet{only_instead:, it *}; {waiting}."},
+     kNotJoined, kNotJoinedEachOther, kNotJoinedYet},
     {Suspicion::kInitStuck, LeafKind::kDone, 12, 12, "communicator-init-stuck",
      "Every member has called {operation}, and it does not come back; {waiting} in it.", nullptr,
      "Every member has called {operation}, and it has not come back yet; {waiting} in it."},

@@ -278,7 +278,7 @@ void Search::NotJoined(const std::vector<bool>& can, uint32_t waiter) {
   for (ProcessId id : roots) {
     const Process& process = *view_.graph.execution().Find(id);
     const bool idle = idle_of(id) >= (some ? threshold / 2 : threshold);
-    if (!idle && !Ripe(Suspicion::kRankNotJoined, waiter, /*working=*/true)) continue;
+    early_ = !idle && !Ripe(Suspicion::kRankNotJoined, waiter, /*working=*/true);
     bool in_call = false;
     for (const ThreadState& state : process.state.threads) {
       in_call |= state.gpu_thread && state.call_id != 0;
@@ -288,6 +288,7 @@ void Search::NotJoined(const std::vector<bool>& can, uint32_t waiter) {
     for (int rank : view_.names.AllRanks(id)) entry.culprits.insert(rank);
     entry.instead.insert(describer_.Instead(id, nullptr));
   }
+  early_ = false;
   if (view_.graph.nodes()[waiter].kind == NodeKind::kLaunchDone) {
     NotWritten(can, waiter, reached.memory);
   }
@@ -469,6 +470,11 @@ std::vector<Finding> Search::Take() {
       words.instead += (words.instead.empty() ? "" : "; ") + text;
     if (!unseen.empty()) words.unseen = unseen.front();
     finding.summary = Sentence(*entry.row, words, entry.early);
+    if (entry.row->suspicion == Suspicion::kHostFunctionInFront) {
+      finding.advice =
+          "See what the host function waits for, in the stacks: it must not wait for work behind "
+          "it on its stream, nor for a thread that waits for that work.";
+    }
     if (entry.early) finding.culprit_ranks.clear();
     findings.push_back(std::move(finding));
   }

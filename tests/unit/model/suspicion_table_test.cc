@@ -44,6 +44,13 @@ TEST(SuspicionTable, SentencesFollowTheNumberOfCulprits) {
             "one.");
 }
 
+TEST(SuspicionTable, ARankThatWorksIsSaidWithoutAccusation) {
+  SuspicionWords one = Words({1}, {0});
+  one.instead = "last called a launch";
+  EXPECT_EQ(Sentence(RowOf(Suspicion::kRankNotJoined), one, /*early=*/true),
+            "Rank 1 has not joined AllReduce #3 on dp yet, it last called a launch; rank 0 waits.");
+}
+
 TEST(SuspicionTable, WhatIsNotKnownIsLeftOut) {
   SuspicionWords words = Words({}, {0});
   EXPECT_EQ(Sentence(RowOf(Suspicion::kEvidenceMissing), words),
