@@ -427,6 +427,14 @@ void JobModel::Impl::FillEvidence(const Names& names, Finding* finding) const {
     }
     if (process.lost_sight)
       unseen.push_back("operations that " + names.RankOf(id) + " captured into graphs");
+    if (names.unseen() > 0 && process.info.env_rank >= 0 && !process.Dead() &&
+        std::max(process.calls_begun, process.state.nccl_calls) == 0 &&
+        !names.incarnations().Beside(id)) {
+      unseen.push_back("NCCL calls of " + names.RankOf(id) + " (pid " +
+                       std::to_string(process.info.pid) +
+                       "): its NCCL is linked statically or bound past the shim, as with "
+                       "RTLD_DEEPBIND");
+    }
   }
   if (evidence.ranks_seen < evidence.ranks_expected && evidence.ranks_seen > 0) {
     unseen.push_back(std::to_string(evidence.ranks_expected - evidence.ranks_seen) + " of " +

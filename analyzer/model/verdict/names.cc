@@ -171,6 +171,9 @@ Names::Ranks::Ranks(const ExecutionGraph& execution, const Matcher& matcher)
     const InitCall* const init = matcher.FindInit(comm.uid);
     const bool sized = init == nullptr || Contradiction(*init) == 0;
     if (current && sized) expected = std::max(expected, comm.nranks);
+    // A member is through: so are all the others, seen or not.
+    if (current && sized && init != nullptr && init->done > 0)
+      unseen = std::max(unseen, comm.nranks - static_cast<int>(processes.size()));
   }
   // Callers that pass the rank of another one are members of nothing, but have a name all the same.
   for (const auto& [uid, init] : matcher.inits()) {
@@ -211,6 +214,7 @@ Names::Ranks::Ranks(const ExecutionGraph& execution, const Matcher& matcher)
       ++seen;
   }
   expected = std::max(expected, seen);
+  seen = std::min(seen, std::max(expected - unseen, static_cast<int>(by_device.size())));
 }
 
 int Names::Rank(ProcessId process, int device) const {

@@ -25,7 +25,9 @@ const char* Name(WaitKind);   // "cudaStreamSynchronize"
 //
 // A rank is the environment's if every process has one and none holds two members of one
 // communicator; else the rank of the (process, device) in its largest, then oldest, communicator,
-// or, if those ranks are not unique, its position among all of them by process id.
+// or, if those ranks are not unique, its position among all of them by process id. Two processes with
+// one rank that share no communicator, directly or through others, are of two jobs, which keep their
+// ranks.
 class Names {
  public:
   Names(const ExecutionGraph& execution, const Matcher& matcher)
@@ -48,8 +50,15 @@ class Names {
   std::string Init(const InitCall&) const;                               // "CommSplit of dp"
   std::string RankOf(ProcessId) const;                                   // "rank 1", "process 4711"
 
+  // Several jobs run, or ran, under one gordian: a rank's number alone does not say whose it is.
+  bool several_jobs() const { return Known().several_jobs || incarnations().JobsBefore(); }
+  // The processes that share communicators with this one, directly or through others; itself.
+  std::set<ProcessId> JobOf(ProcessId) const;
+
   const Incarnations& incarnations() const { return Known().incarnations; }
   int seen() const { return Known().seen; }
+  // At least so many ranks have made a communicator out of gordian's sight.
+  int unseen() const { return Known().unseen; }
   int expected() const { return Known().expected; }
 
  private:
@@ -59,8 +68,9 @@ class Names {
 
     const Incarnations incarnations;
     bool by_environment = false;
+    bool several_jobs = false;
     std::map<std::pair<ProcessId, int>, int> by_device;
-    int seen = 0, expected = 0;
+    int seen = 0, expected = 0, unseen = 0;
   };
   const Ranks& Known() const {
     if (!ranks_) ranks_.emplace(execution_, matcher_);
