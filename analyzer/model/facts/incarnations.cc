@@ -76,6 +76,7 @@ Incarnations::Incarnations(const ExecutionGraph& execution) {
       incarnation.replaced |= CameAfter(*latest, process);
     }
   }
+  CountJobs();
   for (const auto& [rank, claimants] : by_rank) {
     const std::vector<const Process*>& processes = claimants.all;
     if (processes.size() == 1) continue;
@@ -85,6 +86,25 @@ Incarnations::Incarnations(const ExecutionGraph& execution) {
     for (const Process* process : processes) {
       if (process->calls_begun == 0) all_[process->info.process].beside = any_calls;
     }
+  }
+}
+
+// A launcher restarts ranks because one of them failed, or ends them itself.
+void Incarnations::CountJobs() {
+  std::map<int, bool> well;  // by number, of the replaced
+  for (const auto& [id, incarnation] : all_) {
+    if (!incarnation.replaced || incarnation.process->first_call_ns == 0) continue;
+    const auto known = well.try_emplace(incarnation.number, true).first;
+    known->second = known->second && !EndedBadly(*incarnation.process);
+  }
+  for (const auto& [number, ended_well] : well) jobs_before_ |= ended_well;
+  for (auto& [id, incarnation] : all_) {
+    int restarts = 0;
+    for (int number = 1; number < incarnation.number; ++number) {
+      const auto known = well.find(number);
+      restarts += known == well.end() || !known->second ? 1 : 0;
+    }
+    incarnation.number = restarts + 1;
   }
 }
 

@@ -15,7 +15,8 @@ namespace gordian::model {
 // A process is replaced when it has ended and another with its rank (of the environment) made its
 // first NCCL call after that; or when one that began so late belongs to a job too small for that
 // rank: a launcher may go on with fewer. A worker that inherits its rank's environment is no
-// successor: it calls no NCCL, or began to while the rank lived.
+// successor: it calls no NCCL, or began to while the rank lived. Where all ranks have ended well,
+// what replaces them is another job, not a restart.
 class Incarnations {
  public:
   explicit Incarnations(const ExecutionGraph&);
@@ -25,10 +26,14 @@ class Incarnations {
   // that, or about to take its place.
   bool Beside(ProcessId) const;
   int Number(ProcessId) const;  // from 1
+  // Ranks have ended well and others have taken their numbers: several jobs, one after the other.
+  bool JobsBefore() const { return jobs_before_; }
   // What the report says of it; empty while no rank has come back.
   Restarts Summary() const;
 
  private:
+  void CountJobs();
+
   struct Incarnation {
     const Process* process = nullptr;
     int number = 1;
@@ -36,6 +41,7 @@ class Incarnations {
     bool beside = false;
   };
   std::unordered_map<ProcessId, Incarnation> all_;  // of those that have a rank
+  bool jobs_before_ = false;
 };
 
 }  // namespace gordian::model

@@ -89,6 +89,8 @@ class JobModel::Impl {
   Finding Base(const Names& names) const;
   void FillEvidence(const Names& names, Finding* finding) const;
   std::vector<CulpritProcess> CulpritsOf(const Names& names, const Finding& finding) const;
+  static std::set<ProcessId> JobOf(const Names& names, const Finding& finding);
+  void NameJob(const Names& names, Finding* finding) const;
 
   mutable std::optional<Names> names_;
   mutable FirstReported mismatches_reported_;
@@ -500,12 +502,51 @@ Finding JobModel::Impl::Base(const Names& names) const {
   return finding;
 }
 
+// Of several jobs, the processes of the one that the finding is about; else none.
+std::set<ProcessId> JobModel::Impl::JobOf(const Names& names, const Finding& finding) {
+  if (!names.several_jobs()) return {};
+  for (const WaitEdge& edge : finding.cycle) {
+    if (edge.site.process != 0) return names.JobOf(edge.site.process);
+  }
+  for (const StuckOperation& operation : finding.operations) {
+    for (const OperationMember& member : operation.members) {
+      if (member.site.process != 0) return names.JobOf(member.site.process);
+    }
+  }
+  return {};
+}
+
+// A rank's number alone does not say which of several jobs it is of.
+void JobModel::Impl::NameJob(const Names& names, Finding* finding) const {
+  constexpr size_t kMost = 8;
+  std::vector<uint32_t> pids;
+  for (const ProcessId id : JobOf(names, *finding)) {
+    if (const Process* const process = execution_.Find(id)) pids.push_back(process->info.pid);
+  }
+  if (pids.empty()) return;
+  std::sort(pids.begin(), pids.end());
+  finding->summary += pids.size() == 1 ? " It is the job of pid " : " It is the job of pids ";
+  for (size_t i = 0; i < std::min(pids.size(), kMost); ++i)
+    finding->summary += (i == 0 ? "" : ", ") + std::to_string(pids[i]);
+  if (pids.size() > kMost)
+    finding->summary += " and " + std::to_string(pids.size() - kMost) + " more";
+  finding->summary += "; gordian has seen another one.";
+}
+
 std::vector<CulpritProcess> JobModel::Impl::CulpritsOf(const Names& names,
                                                        const Finding& finding) const {
   std::vector<CulpritProcess> culprits;
   if (finding.culprit_ranks.empty()) return culprits;
   const std::set<int> ranks(finding.culprit_ranks.begin(), finding.culprit_ranks.end());
-  for (const auto& [rank, id] : HoldersOf(execution_, names, ranks)) {
+  std::map<int, ProcessId> holders;
+  const std::set<ProcessId> job = JobOf(names, finding);
+  for (const ProcessId id : job) {
+    for (const int rank : names.AllRanks(id)) {
+      if (ranks.contains(rank)) holders[rank] = id;
+    }
+  }
+  if (job.empty()) holders = HoldersOf(execution_, names, ranks);
+  for (const auto& [rank, id] : holders) {
     const Process* const process = execution_.Find(id);
     culprits.push_back({.rank = rank,
                         .process = id,
@@ -538,6 +579,7 @@ Verdict JobModel::Impl::Current() const {
     FillEvidence(names, &finding);
     finding.communicators = CommunicatorsOf(finding, matcher_, names);
     finding.culprit_processes = CulpritsOf(names, finding);
+    NameJob(names, &finding);
   }
   Verdict verdict = WorstFirst(std::move(findings));
   verdict.restarts = names.incarnations().Summary();

@@ -146,6 +146,58 @@ const char* Name(WaitKind kind) {
   return "a host wait";
 }
 
+namespace {
+
+// Joins processes into jobs (union-find).
+class Jobs {
+ public:
+  void Join(const std::vector<ProcessId>& processes) {
+    for (const ProcessId id : processes) up_[Find(id)] = Find(processes.front());
+  }
+  // Of each process another one of its job, the same for all of them.
+  std::map<ProcessId, ProcessId> Take() {
+    std::map<ProcessId, ProcessId> job = up_;
+    for (auto& [id, of] : job) of = Find(id);
+    return job;
+  }
+
+ private:
+  ProcessId Find(ProcessId id) {
+    ProcessId* up = &up_.try_emplace(id, id).first->second;
+    while (*up != id) {
+      *up = up_.at(*up);
+      id = *up;
+      up = &up_.at(id);
+    }
+    return id;
+  }
+
+  std::map<ProcessId, ProcessId> up_;
+};
+
+// Processes that share communicators, or make one together, are of one job.
+std::map<ProcessId, ProcessId> JobsOf(const Matcher& matcher) {
+  Jobs jobs;
+  for (const Communicator& comm : matcher.comms()) {
+    std::vector<ProcessId> members;
+    for (const CommMember& member : comm.members) {
+      if (member.known) members.push_back(member.process);
+    }
+    jobs.Join(members);
+  }
+  for (const auto& [uid, init] : matcher.inits()) {
+    std::vector<ProcessId> callers;
+    for (const InitMember& member : init.members) {
+      if (member.called) callers.push_back(member.process);
+    }
+    for (const InitClaim& claim : init.claims) callers.push_back(claim.process);
+    jobs.Join(callers);
+  }
+  return jobs.Take();
+}
+
+}  // namespace
+
 Names::Ranks::Ranks(const ExecutionGraph& execution, const Matcher& matcher)
     : incarnations(execution) {
   // Earlier processes of restarted ranks are no ranks of the job any more, but keep their names.
@@ -181,13 +233,29 @@ Names::Ranks::Ranks(const ExecutionGraph& execution, const Matcher& matcher)
     for (const InitClaim& claim : init.claims)
       by_device.try_emplace({claim.process, claim.device}, claim.rank);
   }
-  std::set<int> ranks;
+  std::map<int, std::vector<ProcessId>> claimed;  // by rank
+  bool unique = true;
   by_environment = !several;
   for (const auto& [id, process] : execution.processes()) {
     if (incarnations.Replaced(id) || incarnations.Beside(id)) continue;
     expected = std::max(expected, process.info.env_world_size);
     if (!process.CalledNccl() && process.info.env_rank < 0) continue;  // perhaps a launcher
-    by_environment &= process.info.env_rank >= 0 && ranks.insert(process.info.env_rank).second;
+    by_environment &= process.info.env_rank >= 0;
+    std::vector<ProcessId>& claims = claimed[process.info.env_rank];
+    claims.push_back(id);
+    unique &= claims.size() == 1;
+  }
+  if (by_environment && !unique) {
+    const std::map<ProcessId, ProcessId> job = JobsOf(matcher);
+    several_jobs = std::all_of(claimed.begin(), claimed.end(), [&](const auto& entry) {
+      std::set<ProcessId> of;
+      return entry.second.size() == 1 ||
+             std::all_of(entry.second.begin(), entry.second.end(), [&](ProcessId id) {
+               const auto found = job.find(id);
+               return found != job.end() && of.insert(found->second).second;
+             });
+    });
+    by_environment = several_jobs;
   }
   // If no communicator spans the job, members of different ones may have the same rank; the order
   // of the processes then distinguishes them.
@@ -348,6 +416,17 @@ std::string Names::RankOf(ProcessId process) const {
   if (!ranks.empty()) return RankList(ranks);
   const Process* p = execution_.Find(process);
   return "process " + std::to_string(p != nullptr ? p->info.pid : 0);
+}
+
+std::set<ProcessId> Names::JobOf(ProcessId process) const {
+  std::set<ProcessId> all = {process};
+  const std::map<ProcessId, ProcessId> job = JobsOf(matcher_);
+  const auto own = job.find(process);
+  if (own == job.end()) return all;
+  for (const auto& [id, of] : job) {
+    if (of == own->second && !incarnations().Replaced(id)) all.insert(id);
+  }
+  return all;
 }
 
 std::string RankList(const std::vector<int>& ranks, bool upper) {

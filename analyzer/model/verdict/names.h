@@ -25,9 +25,9 @@ const char* Name(WaitKind);   // "cudaStreamSynchronize"
 //
 // A rank is the environment's if every process has one and none holds two members of one
 // communicator; else the rank of the (process, device) in its largest, then oldest, communicator,
-// or, if those ranks are not unique, its position among all of them by process id. Two processes with
-// one rank that share no communicator, directly or through others, are of two jobs, which keep their
-// ranks.
+// or, if those ranks are not unique, its position among all of them by process id. Two processes
+// with one rank that share no communicator, directly or through others, are of two jobs, which keep
+// their ranks.
 class Names {
  public:
   Names(const ExecutionGraph& execution, const Matcher& matcher)

@@ -63,6 +63,7 @@ class Job {
         thread.tid = 1000 + id;
         thread.gpu_thread = true;
         thread.os_state = OsState::kSleeping;
+        if (busy) thread.cpu_ticks = number_;
         state.threads.push_back(thread);
         state.streams.push_back({1, at.enqueued, at.done + 1, at.done});
         round.processes.push_back(state);
@@ -74,6 +75,7 @@ class Job {
 
   JobModel model;
   uint64_t now = 1'000 * kMs;
+  bool busy = false;  // its threads use processors
 
  private:
   struct At {
@@ -255,6 +257,83 @@ TEST(Elastic, TheRankKeepsItsNameWhileItComesBack) {
   EXPECT_EQ(job.Main().verdict, VerdictKind::kRankExited);
   EXPECT_EQ(job.Main().culprit_ranks, std::vector<int>{1});
   EXPECT_EQ(job.Main().evidence.ranks_seen, 2);
+}
+
+// Two jobs under one gordian, one after the other: the second is no restart of the first.
+TEST(SeveralJobs, OneAfterAnotherIsNoRestart) {
+  Job job;
+  for (ProcessId id : {1u, 2u}) job.Start(id, static_cast<int>(id) - 1);
+  for (ProcessId id : {1u, 2u}) job.MakeComm(id, 77, static_cast<int>(id) - 1);
+  for (ProcessId id : {1u, 2u}) job.End(id, ExitKind::kCode, 0);
+  job.now += 3'000 * kMs;
+  ComeBack(&job, 3, 0);
+  job.Start(4, 1);
+  job.MakeComm(4, 78, 1);
+  job.End(4, ExitKind::kCode, 3);
+  job.Rounds(5);
+  const Verdict verdict = job.model.Current();
+  EXPECT_EQ(verdict.main.verdict, VerdictKind::kRankExited) << verdict.main.summary;
+  EXPECT_EQ(verdict.main.culprit_ranks, std::vector<int>{1});
+  EXPECT_EQ(verdict.restarts.times, 0);
+  EXPECT_TRUE(verdict.main.summary.ends_with(
+      "It is the job of pids 1003, 1004; gordian has seen another one."))
+      << verdict.main.summary;
+  for (const RankSnapshot& rank : job.model.Snapshot().ranks) EXPECT_EQ(rank.incarnation, 1);
+}
+
+TEST(SeveralJobs, SideBySideRanksKeepTheirNumbers) {
+  Job job;
+  for (ProcessId id : {1u, 2u, 3u, 4u}) job.Start(id, static_cast<int>(id - 1) % 2);
+  for (ProcessId id : {1u, 2u}) job.MakeComm(id, 77, static_cast<int>(id) - 1);
+  for (ProcessId id : {3u, 4u}) job.MakeComm(id, 78, static_cast<int>(id) - 3);
+  job.AllReduce(3);
+  job.End(4, ExitKind::kSignal, 9);
+  job.Rounds(5);
+  const Finding main = job.Main();
+  EXPECT_EQ(main.verdict, VerdictKind::kRankExited) << main.summary;
+  EXPECT_EQ(main.culprit_ranks, std::vector<int>{1});
+  EXPECT_EQ(main.victim_ranks, std::vector<int>{0});
+  ASSERT_EQ(main.culprit_processes.size(), 1u);
+  EXPECT_EQ(main.culprit_processes.front().pid, 1004u);
+  EXPECT_TRUE(
+      main.summary.ends_with("It is the job of pids 1003, 1004; gordian has seen another one."))
+      << main.summary;
+}
+
+// One job says nothing of jobs.
+TEST(SeveralJobs, OneIsNotNamed) {
+  Job job;
+  LoseRankOne(&job);
+  EXPECT_EQ(job.Main().summary.find("job of"), std::string::npos) << job.Main().summary;
+}
+
+// Rank 0 is out of the call that makes the communicator, which takes both: rank 1 made it as well.
+TEST(UnseenRanks, AMemberWhoseCallsAreOutOfSightIsNotSeen) {
+  Job job;
+  for (ProcessId id : {1u, 2u}) job.Start(id, static_cast<int>(id) - 1);
+  job.MakeComm(1, 77, 0);
+  job.Rounds(2);
+  const Evidence evidence = job.Main().evidence;
+  EXPECT_EQ(evidence.ranks_seen, 1);
+  EXPECT_EQ(evidence.ranks_expected, 2);
+  ASSERT_FALSE(evidence.not_visible.empty());
+  EXPECT_NE(evidence.not_visible.back().find("NCCL calls of rank 1 (pid 1002)"), std::string::npos)
+      << evidence.not_visible.back();
+}
+
+TEST(StandsStill, BeforeTheFirstCallOfNcclToo) {
+  Job job;
+  for (ProcessId id : {1u, 2u}) job.Start(id, static_cast<int>(id) - 1);
+  job.Rounds(30);
+  EXPECT_EQ(job.Main().verdict, VerdictKind::kHealthy) << job.Main().summary;
+  job.Rounds(40);
+  EXPECT_EQ(job.Main().check, "no-progress") << job.Main().summary;
+  EXPECT_EQ(job.Main().summary,
+            "No rank has called NCCL yet, or done anything else for more than 5 s: ranks 0 and 1: "
+            "each runs its own code and sleeps outside of NCCL and CUDA.");
+  job.busy = true;  // it may load a model
+  job.Rounds(60);
+  EXPECT_EQ(job.Main().check, "no-nccl-calls") << job.Main().summary;
 }
 
 }  // namespace
