@@ -55,16 +55,64 @@ std::string OneThreadSummary(const Arrow& arrow) {
          " before it calls for " + RankList(arrow.missing) + ".";
 }
 
-// Where the check's own advice is too general; else null.
-const char* AdviceFor(const std::string& check, const std::vector<Arrow>& arrows) {
-  const bool transfers = std::all_of(arrows.begin(), arrows.end(), [](const Arrow& arrow) {
-    return arrow.part != nullptr && arrow.part->ref.kind != PartKind::kCollective;
-  });
-  if (check == "first-use-order-cycle" && transfers) {
-    return "Put the sends and receives that ranks exchange between ncclGroupStart and "
-           "ncclGroupEnd, so that both directions connect at once, or let each send meet its "
-           "receive: one rank sends first, the other receives first.";
+constexpr char kComparePeers[] =
+    "Compare the peers first: a send has no receive, and a receive of another rank, as long, has "
+    "no send. Only if both peers are right, change the order of the calls, or add the missing one.";
+constexpr char kEqualCalls[] =
+    "See why that rank makes a call more or less than the others: an input of another length, a "
+    "branch that it takes alone, an early return. Equal calls at every rank mend it; another order "
+    "does not.";
+constexpr char kMixedOrder[] =
+    "Call the transfer and the collective in one order at every rank that makes both, or on "
+    "streams that do not wait for each other.";
+constexpr char kConnectTogether[] =
+    "Put the sends and receives that ranks exchange between ncclGroupStart and ncclGroupEnd, so "
+    "that both directions connect at once, or let each send meet its receive: one rank sends "
+    "first, the other receives first.";
+
+// The peer that the part waits for has called as much with another rank, which has not met it.
+bool PeerCalledAnother(const Matcher& matcher, const PartRef& part) {
+  if (part.comm < 0) return false;
+  const Communicator& comm = matcher.comms()[part.comm];
+  const Transfer* const own = matcher.FindTransfer(part);
+  const bool sends = part.kind == PartKind::kSend;
+  if (comm.unsure || comm.opaque || own == nullptr) return false;
+  const MemberSlot& waits = sends ? own->send : own->receive;
+  if ((sends ? own->receive : own->send).Called()) return false;
+  for (const auto& [pair, channel] : comm.transfers) {
+    const auto& [source, destination] = pair;
+    if ((sends ? destination : source) != part.peer || (sends ? source : destination) == part.rank)
+      continue;
+    for (const auto& [sequence, other] : channel) {
+      if (other.send.Called() == other.receive.Called()) continue;
+      const MemberSlot& end = sends ? other.receive : other.send;
+      if (end.Called() && Bytes(end.signature) == Bytes(waits.signature)) return true;
+      break;  // what follows on the channel follows from it
+    }
   }
+  return false;
+}
+
+// Where the check's own advice is too general, or another mistake is the likelier one; else null.
+const char* AdviceFor(const std::string& check, const std::vector<Arrow>& arrows,
+                      const Matcher& matcher, const Culprits& culprits) {
+  bool transfer = false, collective = false, other = false, peer = false;
+  for (const Arrow& arrow : arrows) {
+    const bool is_collective =
+        arrow.part != nullptr && arrow.part->ref.kind == PartKind::kCollective;
+    other |= arrow.part == nullptr;
+    collective |= is_collective;
+    transfer |= arrow.part != nullptr && !is_collective;
+    if (arrow.part != nullptr && !is_collective) {
+      peer |= MeantAnotherPeer(matcher, arrow.part->ref) != WrongPeer::kNo ||
+              PeerCalledAnother(matcher, arrow.part->ref);
+    }
+  }
+  if (peer) return kComparePeers;
+  if (!culprits.why.empty()) return kEqualCalls;
+  if (check == "first-use-order-cycle" && transfer && !collective && !other)
+    return kConnectTogether;
+  if (check == "point-to-point-order-cycle" && transfer && collective) return kMixedOrder;
   return nullptr;
 }
 
@@ -284,7 +332,8 @@ Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
                     : alone                ? OneThreadSummary(arrows.front())
                                            : CycleSummary(arrows);
   if (!alone && !culprits.why.empty()) finding.summary += " " + culprits.why;
-  if (const char* const advice = AdviceFor(check, arrows)) finding.advice = advice;
+  if (const char* const advice = AdviceFor(check, arrows, view.graph.matcher(), culprits))
+    finding.advice = advice;
   std::vector<uint32_t> stuck;
   for (const WitnessStep& step : witness) stuck.push_back(step.node);
   for (uint32_t n : view.graph.waiters()) {
@@ -519,17 +568,23 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
         hang.ripe = view.now_ns >= last + settle(few);
         what = culprits.size() == 1 ? " has exited with code 0" : " have exited with code 0";
       }
+      bool peers = false;  // what is wrong may be a peer
       if (first == nullptr) {
         if (few.decided) named = few.ranks;
-        if (named.empty()) named = MistakenAboutPeers(view, waiters, culprits, WrongPeer::kLikely);
+        if (named.empty()) {
+          named = MistakenAboutPeers(view, waiters, culprits, WrongPeer::kLikely);
+          peers = !named.empty();
+        }
       }
       hang.finding =
           MakeFinding(named.empty() ? "rank-exited" : "rank-left", Confidence::kSuspected);
       if (first == nullptr && named.empty()) {  // either may be at fault
         named = MistakenAboutPeers(view, waiters, culprits, WrongPeer::kPossible);
+        peers = !named.empty();
         if (named.empty()) named = few.ranks;
         if (!named.empty()) named.insert(culprits.begin(), culprits.end());
       }
+      if (peers) hang.finding.advice = kComparePeers;
       hang.ripe &= how_known;
       hang.ended = ends.processes;
       break;
