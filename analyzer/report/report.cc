@@ -540,7 +540,8 @@ class Page {
       }
       const Part& part = parts[i];
       std::string line = RankList(part.ranks) + " " + StateWords(part.state, part.ranks.size() > 1);
-      if (!part.instead.empty()) line += ": " + Printable(part.instead);
+      if (!part.instead.empty())
+        line += (part.ranks.size() > 1 ? ": each " : ": ") + Printable(part.instead);
       if (!part.site.empty()) line += " at " + part.site;
       text_ += Wrap("    ", "      ", line, width_);
     }
