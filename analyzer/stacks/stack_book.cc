@@ -13,9 +13,24 @@ namespace {
 
 using model::VerdictKind;
 
+// Where no rank is known to be the one, every thread of these few: most often all ranks are at the
+// same.
+constexpr int kRanksWhileStill = 2;
+// A job may be slow again and again, as at each checkpoint, and each reading holds its threads.
+constexpr int kMostWhileSlow = 8;
+
 // The culprits are in none of the intercepted calls, so any of their threads may show why.
 bool WantsEveryThread(VerdictKind kind) {
   return kind == VerdictKind::kHostBlocked || kind == VerdictKind::kRankNotJoined;
+}
+
+// What gordian itself cannot explain.
+bool Unexplained(const model::Finding& main) {
+  return model::StandsStill(main) || main.check == "evidence-missing";
+}
+
+bool WorthStacks(const model::Finding& main) {
+  return Unexplained(main) || model::SaysTrouble(main.verdict);
 }
 
 bool Holds(const std::vector<int>& ranks, int rank) {
@@ -48,28 +63,38 @@ void StackBook::OnEvent(const v1::Event& event) {
 
 std::optional<v1::StacksRequest> StackBook::Want(const model::JobModel& model,
                                                  const model::Finding& main) {
-  if (!model::SaysTrouble(main.verdict) || main.confidence == model::Confidence::kPossible) {
+  const bool possible = main.confidence == model::Confidence::kPossible && !Unexplained(main) &&
+                        !model::OnlySlow(main);
+  if (!WorthStacks(main) || possible) {
     asked_for_.clear();  // a later problem is another one
     taken_.clear();
     return std::nullopt;
   }
   const std::string kind =
       main.check + "/" + model::Name(main.verdict) + "/" + model::Name(main.confidence);
-  if (!asked_for_.insert(kind).second) return std::nullopt;
+  if (asked_for_.contains(kind)) return std::nullopt;
+  const bool slow = Unexplained(main) || model::OnlySlow(main);
+  if (slow && slow_asked_ == kMostWhileSlow) return std::nullopt;
+  slow_asked_ += slow ? 1 : 0;
+  asked_for_.insert(kind);
   // Larger than any before, also after a restart of the analyzer.
   asked_ = std::max(asked_ + 1, RealNs());
   v1::StacksRequest request;
   request.set_request(asked_);
-  if (WantsEveryThread(main.verdict)) {
+  const bool still = Unexplained(main);
+  if (WantsEveryThread(main.verdict) || still) {
     for (const model::RankSnapshot& rank : model.Snapshot().ranks) {
-      if (Holds(main.culprit_ranks, rank.rank)) request.add_every_thread_of(rank.process);
+      const bool shown = still ? rank.state != model::RankState::kEnded &&
+                                     request.every_thread_of_size() < kRanksWhileStill
+                               : Holds(main.culprit_ranks, rank.rank);
+      if (shown) request.add_every_thread_of(rank.process);
     }
   }
   return request;
 }
 
 void StackBook::AddTo(const model::JobModel& model, model::Verdict* verdict) const {
-  if (taken_.empty() || !model::SaysTrouble(verdict->main.verdict)) return;
+  if (taken_.empty() || !WorthStacks(verdict->main)) return;
   if (folded_at_ != changes_ || folded_for_ != verdict->main.culprit_ranks) {
     std::map<uint32_t, std::vector<int>> ranks;
     for (const model::RankSnapshot& rank : model.Snapshot().ranks) {

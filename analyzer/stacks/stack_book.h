@@ -22,8 +22,8 @@ class StackBook {
   void OnEvent(const v1::Event& event);
 
   // Returns the request to make for this verdict; nullopt if it is no problem or was asked before.
-  // Asks once per kind and confidence, since taking stacks has a price. Drops the stacks of a
-  // problem that no longer exists.
+  // Asks once per kind and confidence, and a few times in a job about what may just be slow, since
+  // taking stacks has a price. Drops the stacks of a problem that no longer exists.
   std::optional<v1::StacksRequest> Want(const model::JobModel& model, const model::Finding& main);
   bool awaited() const { return asked_ > done_; }
 
@@ -37,6 +37,7 @@ class StackBook {
   std::map<uint32_t, v1::StacksTaken> taken_;  // by process, of the latest request
   uint64_t latest_ = 0;                        // the latest request with an answer
   std::set<std::string> asked_for_;            // kinds of verdicts
+  int slow_asked_ = 0;                         // requests about what may just be slow
   uint64_t asked_ = 0, done_ = 0;              // numbers of requests
   uint64_t changes_ = 1;
 

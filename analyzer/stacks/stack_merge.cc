@@ -30,11 +30,19 @@ bool WaitsForLock(const v1::StackFrame& frame) {
   return kNames.contains(frame.function());
 }
 
+// The emulator stands for libraries that have no source here.
+bool OfEmulator(const v1::StackFrame& frame) {
+  const std::string_view name = FileName(frame.module());
+  return (name.starts_with("libcuda") || name.starts_with("libnccl")) &&
+         frame.file().find("/emulator/") != std::string::npos;
+}
+
 model::StackFrame Native(const v1::StackFrame& frame) {
+  const bool hidden = OfEmulator(frame);
   return {.function = frame.function().empty() ? std::string()
                                                : ReadableFunctionName(frame.function().c_str()),
-          .file = frame.file(),
-          .line = frame.line(),
+          .file = hidden ? "" : frame.file(),
+          .line = hidden ? 0 : frame.line(),
           .module = frame.module(),
           .python = false};
 }
@@ -71,7 +79,8 @@ bool IsBeginning(const model::StackFrame& frame) {
        {"std::thread::_State_impl", "std::thread::_Invoker", "std::__invoke", "std::invoke"}) {
     if (frame.function.starts_with(start)) return true;
   }
-  return frame.function.empty() && FileName(frame.module).starts_with("libc.so");
+  const std::string_view name = FileName(frame.module);
+  return frame.function.empty() && (name.starts_with("libc.so") || name.starts_with("libstdc++"));
 }
 
 void CutBeginning(std::vector<model::StackFrame>* frames) {
@@ -91,6 +100,17 @@ void CutShim(std::vector<model::StackFrame>* frames) {
   frames->push_back(outermost);
 }
 
+// Removes what the emulator does inside a call, except at the end that a thread begins with.
+void CutEmulator(std::vector<model::StackFrame>* frames) {
+  if (frames->empty()) return;
+  const model::StackFrame outermost = frames->back();
+  frames->pop_back();
+  std::erase_if(*frames, [](const model::StackFrame& frame) {
+    return frame.function.starts_with("gordian::emu::");
+  });
+  frames->push_back(outermost);
+}
+
 // Folds neighbouring nameless frames of one file into one.
 void JoinNameless(std::vector<model::StackFrame>* frames) {
   const auto nameless = [](const model::StackFrame& frame) {
@@ -101,6 +121,19 @@ void JoinNameless(std::vector<model::StackFrame>* frames) {
                               return nameless(a) && nameless(b) && a.module == b.module;
                             }),
                 frames->end());
+}
+
+// The thread waits for a lock, which tells why it does not make a call.
+bool WaitsForLock(const std::vector<model::StackFrame>& frames) {
+  constexpr size_t kInnermost = 4;
+  static const std::set<std::string_view> kNames = {
+      "pthread_mutex_lock",       "__pthread_mutex_lock",    "___pthread_mutex_lock",
+      "__lll_lock_wait",          "pthread_rwlock_rdlock",   "pthread_rwlock_wrlock",
+      "___pthread_rwlock_rdlock", "___pthread_rwlock_wrlock"};
+  for (size_t i = 0; i < std::min(kInnermost, frames.size()); ++i) {
+    if (!frames[i].python && kNames.contains(frames[i].function)) return true;
+  }
+  return false;
 }
 
 std::string Whose(const std::vector<int>& ranks, const std::vector<uint32_t>& pids) {
@@ -115,6 +148,22 @@ void AddSorted(int rank, std::vector<int>* ranks) {
 }
 
 }  // namespace
+
+bool IsLibraryFrame(const model::StackFrame& frame) {
+  if (frame.python) return false;
+  if (frame.file.starts_with("/usr/include/") || frame.file.starts_with("/usr/local/cuda") ||
+      frame.file.find("/c++/") != std::string::npos) {
+    return true;
+  }
+  const std::string_view name = FileName(frame.module);
+  for (std::string_view start :
+       {"libc.so", "libpthread", "libstdc++", "libgcc", "ld-linux", "libcuda", "libcudart",
+        "libnccl", "libgordian_interpose", "libpython", "libm.so", "libffi", "_ctypes", "[vdso]",
+        "libc10", "libtorch"}) {
+    if (name.starts_with(start)) return true;
+  }
+  return false;
+}
 
 std::vector<model::StackFrame> MergeFrames(const v1::ThreadStack& thread,
                                            const std::string& python_module) {
@@ -157,6 +206,7 @@ std::vector<model::StackFrame> MergeFrames(const v1::ThreadStack& thread,
   }
   CutBeginning(&out);
   CutShim(&out);
+  CutEmulator(&out);
   JoinNameless(&out);
   return out;
 }
@@ -173,6 +223,12 @@ std::vector<model::FoldedStack> FoldStacks(const std::vector<ProcessStacks>& pro
     for (const v1::ThreadStack& thread : process.taken->threads()) {
       std::vector<model::StackFrame> frames = MergeFrames(thread, process.taken->python_module());
       if (frames.empty()) continue;
+      // The emulator's devices explain no hang: they are not on the user's machine. Only where one
+      // runs a host function of the program it stands for a thread of CUDA's.
+      if (thread.name().starts_with("emu-") &&
+          std::all_of(frames.begin(), frames.end(), IsLibraryFrame)) {
+        continue;
+      }
       std::string key;
       for (const model::StackFrame& frame : frames) {
         key += fmt::format("{}\n{}\n{}\n{}\n{}\n", frame.function, frame.file, frame.line,
@@ -198,7 +254,8 @@ std::vector<model::FoldedStack> FoldStacks(const std::vector<ProcessStacks>& pro
                        [](const auto& thread) { return thread.pid == thread.tid; });
   };
   const auto place = [&](const Entry& entry) {
-    const bool tells = entry.in_call || main_thread(entry.stack);
+    const bool tells =
+        entry.in_call || main_thread(entry.stack) || WaitsForLock(entry.stack.frames);
     return std::make_tuple(!tells, !entry.culprit, !entry.in_call,
                            entry.stack.ranks.empty() ? INT32_MAX : entry.stack.ranks.front());
   };

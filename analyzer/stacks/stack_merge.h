@@ -12,6 +12,10 @@
 
 namespace gordian::analyzer {
 
+// True for a frame of the system's or the GPU's libraries, or of their headers: interesting is that
+// the program called it, not what happens inside.
+bool IsLibraryFrame(const model::StackFrame& frame);
+
 // Returns one stack, innermost first. Python frames replace the interpreter's own frames; if it is
 // unclear which belong together, they stand between what the interpreter called and what called it.
 // Removes the frames in which a process or thread starts.
@@ -24,8 +28,8 @@ struct ProcessStacks {
   const v1::StacksTaken* taken = nullptr;
 };
 
-// Omits threads without frames. Sorts main threads and those in NCCL or CUDA calls first, among
-// them those of the `first` ranks, then by rank.
+// Omits threads without frames, and the emulator's own. Sorts main threads and those in NCCL or CUDA
+// calls first, among them those of the `first` ranks, then by rank.
 std::vector<model::FoldedStack> FoldStacks(const std::vector<ProcessStacks>& processes,
                                            const std::vector<int>& first);
 

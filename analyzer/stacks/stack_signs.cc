@@ -68,15 +68,16 @@ bool OfMainThread(const model::FoldedStack& stack) {
 
 void AddStackSigns(model::Verdict* verdict) {
   const model::Finding& main = verdict->main;
+  const bool still = main.check == "no-progress";  // where each rank may be the one
   if (main.verdict != model::VerdictKind::kRankNotJoined &&
-      main.verdict != model::VerdictKind::kHostBlocked)
+      main.verdict != model::VerdictKind::kHostBlocked && !still)
     return;
   std::map<std::string, std::vector<int>> by_check;
   for (const model::FoldedStack& stack : verdict->stacks) {
     std::vector<int> culprits;
     for (int rank : stack.ranks) {
-      if (std::find(main.culprit_ranks.begin(), main.culprit_ranks.end(), rank) !=
-          main.culprit_ranks.end()) {
+      if (still || std::find(main.culprit_ranks.begin(), main.culprit_ranks.end(), rank) !=
+                       main.culprit_ranks.end()) {
         culprits.push_back(rank);
       }
     }

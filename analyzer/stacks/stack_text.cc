@@ -17,27 +17,13 @@ constexpr size_t kThreadsNamed = 8;
 
 std::string FileName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-// A frame of the system's or the GPU's libraries: interesting is that the program called it, not
-// what happens inside.
-bool IsLibrary(const model::StackFrame& frame) {
-  if (frame.python) return false;
-  const std::string name = FileName(frame.module);
-  for (std::string_view start :
-       {"libc.so", "libpthread", "libstdc++", "libgcc", "ld-linux", "libcuda", "libcudart",
-        "libnccl", "libgordian_interpose", "libpython", "libm.so", "libffi", "_ctypes", "[vdso]",
-        "libc10", "libtorch"}) {
-    if (name.starts_with(start)) return true;
-  }
-  return false;
-}
-
 // Of library frames that call each other keeps the outermost, unless that has no name.
 std::vector<const model::StackFrame*> Telling(const std::vector<model::StackFrame>& frames) {
   std::vector<const model::StackFrame*> out;
   for (size_t i = 0; i < frames.size(); ++i) {
     const model::StackFrame* told = &frames[i];
-    if (IsLibrary(frames[i])) {
-      for (; i + 1 < frames.size() && IsLibrary(frames[i + 1]); ++i) {
+    if (IsLibraryFrame(frames[i])) {
+      for (; i + 1 < frames.size() && IsLibraryFrame(frames[i + 1]); ++i) {
         if (!frames[i + 1].function.empty()) told = &frames[i + 1];
       }
     }
@@ -101,7 +87,8 @@ std::vector<std::string> StacksInShort(const std::vector<model::FoldedStack>& st
         break;
       }
       model::StackFrame frame = *frames[k];
-      if (IsLibrary(frame) && !frame.function.empty()) frame.line = 0;  // not the user's source
+      if (IsLibraryFrame(frame) && !frame.function.empty())
+        frame.line = 0;  // not the user's source
       out.push_back("    " + FrameText(frame, /*whole_path=*/false));
     }
   }

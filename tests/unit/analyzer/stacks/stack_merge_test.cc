@@ -65,6 +65,20 @@ TEST(StackMerge, PythonFramesTakeThePlacesOfTheInterpreter) {
                    "ext_map", "main", "<module>"}));
 }
 
+// The emulator's devices are not the program's, except where one runs its host function.
+TEST(StackMerge, AnEmulatedDeviceIsShownOnlyInTheProgramsCode) {
+  v1::ThreadStack idle = Thread({{"futex_wait", kLibc}, {"Device::Run", kCuda}});
+  v1::ThreadStack works = Thread({{"usleep", kLibc}, {"Poll", "/job/train"}, {"Run", kCuda}});
+  idle.set_name("emu-host");
+  works.set_name("emu-host");
+  v1::StacksTaken taken;
+  *taken.add_threads() = idle;
+  *taken.add_threads() = works;
+  const std::vector<model::FoldedStack> folded = FoldStacks({{{1}, 7, &taken}}, {1});
+  ASSERT_EQ(folded.size(), 1u);
+  EXPECT_EQ(folded.front().frames[1].function, "Poll");
+}
+
 TEST(StackMerge, WhatDoesNotMatchStandsBetweenCalledAndCaller) {
   const v1::ThreadStack thread = Thread({{"read", kLibc},
                                          {"", kPython},
@@ -249,6 +263,37 @@ TEST(StackBook, AsksOnceForAKindOfVerdictAndAgainAfterItWasWithdrawn) {
   EXPECT_FALSE(book.awaited());
   EXPECT_FALSE(book.Want(model, healthy));
   EXPECT_TRUE(book.Want(model, hang));
+}
+
+// What may just be slow is explained by stacks as well, a few times in a job.
+TEST(StackBook, AsksAFewTimesAboutWhatIsSlow) {
+  model::JobModel model{model::ModelOptions{}};
+  StackBook book;
+  model::Finding healthy, still;
+  healthy.verdict = model::VerdictKind::kHealthy;
+  still.verdict = model::VerdictKind::kInconclusive;
+  still.confidence = model::Confidence::kPossible;
+  still.check = "no-progress";
+  int asked = 0;
+  for (int i = 0; i < 100; ++i) {
+    asked += book.Want(model, still).has_value();
+    EXPECT_FALSE(book.Want(model, still));
+    EXPECT_FALSE(book.Want(model, healthy));
+  }
+  EXPECT_GT(asked, 1);
+  EXPECT_LT(asked, 20);
+  const v1::StacksTaken one = Taken(1, Thread({{"one", "/job/a"}}));
+  EXPECT_TRUE(book.Want(model, [] {
+    model::Finding hang;
+    hang.verdict = model::VerdictKind::kDeadlock;
+    return hang;
+  }()));
+  book.OnEvent(Event(one, UINT64_MAX));
+  book.OnEvent(Done(UINT64_MAX));
+  model::Verdict verdict;
+  verdict.main = still;
+  book.AddTo(model, &verdict);
+  EXPECT_FALSE(verdict.stacks.empty());
 }
 
 TEST(StackBook, OnlyTheLatestRequestCounts) {
