@@ -109,9 +109,11 @@ VerdictPolicy::Say VerdictPolicy::Judge(const model::Verdict& verdict, bool inte
     }
     if (reported_) further_.push_back(finding);  // else the first report has it
   }
-  const std::string key = std::string(model::Name(main.verdict)) + "/" + main.check + "/" +
-                          model::Name(main.confidence);
-  const bool is_new = said_.insert(key).second;
+  // Other ranks are news, too: the last line must not name others than verdict.json does. What
+  // comes and goes is told so often and no more.
+  const std::string key = KeyOf(main) + "/" + model::Name(main.confidence);
+  const bool other = std::exchange(last_said_, key) != key;
+  const bool is_new = said_.insert(key).second || (other && ++told_again_ <= kMostFurther);
   if (!reported_) {
     reported_ = true;
     return Say::kReport;
@@ -120,7 +122,7 @@ VerdictPolicy::Say VerdictPolicy::Judge(const model::Verdict& verdict, bool inte
     withdrawn_ = false;
     return Say::kHeadline;
   }
-  return is_new ? Say::kHeadline : Say::kNothing;
+  return other && is_new ? Say::kHeadline : Say::kNothing;
 }
 
 std::vector<Finding> VerdictPolicy::TakeFurther() { return std::exchange(further_, {}); }

@@ -66,6 +66,8 @@ class VerdictPolicy {
   bool withdrawn_ = false;
   bool slow_ = false;  // said last
   std::set<std::string> said_;
+  std::string last_said_;
+  int told_again_ = 0;
   std::set<std::string> shown_;  // findings in a report or a line of their own
   std::vector<model::Finding> further_;
   bool act_ = false;

@@ -3,12 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "interpose/describe/describe_cuda.h"
 #include "interpose/describe/describe_nccl.h"
 #include "interpose/describe/nccl_deferred.h"
 #include "interpose/entry/lifecycle.h"
 #include "interpose/progress/gpu_progress.h"
 #include "interpose/state/handle_tables.h"
 #include "interpose/state/ring_client.h"
+#include "proto/ring/polled_comm.h"
 
 namespace gordian::interpose {
 namespace {
@@ -190,14 +192,19 @@ void EndInit(ThreadContext& thread, CallId call, uint64_t site, CommState* comm,
   if (last) LeaveCall(thread);
 }
 
-void EndGetAsyncError(ThreadContext& thread, ncclComm_t handle, ncclResult_t result,
+void EndGetAsyncError(ThreadContext& thread, CallId call, ncclComm_t handle, ncclResult_t result,
                       const ncclResult_t* state) {
-  // Does not call StopPolling: a loop that asks this between two queries still polls.
-  if (result != ncclSuccess || state == nullptr || *state != ncclSuccess || handle == nullptr) {
-    return;
-  }
+  const bool told = result == ncclSuccess && state != nullptr && handle != nullptr;
+  if (!told || (*state != ncclSuccess && *state != ncclInProgress)) return;
   CommState* comm = FindComm(thread, handle);
   if (comm == nullptr) return;
+  const uint64_t polled = ring::kPolledComm | comm->id;
+  if (*state == ncclInProgress) {
+    NoteQuery(thread, call, reinterpret_cast<const void*>(polled), true);
+    return;
+  }
+  // A loop that asks this between two queries of an event still polls the event.
+  if (thread.slot->poll_object == polled) StopPolling(thread);
   if (GetCommState(*comm) == ring::CommState::kIniting && thread.group_depth == 0) {
     ErrnoKeeper keep_errno;
     if (comm->nranks == 0) AskCommSize(*thread.process, *comm);

@@ -95,7 +95,7 @@ CommState* BeginCommCall(ThreadContext& thread, CallId call, uint64_t site, nccl
                          ring::CommState* before);
 void EndCommCall(ThreadContext& thread, CallId call, uint64_t site, CommState* comm,
                  ncclComm_t handle, ncclResult_t result, ring::CommState before);
-void EndGetAsyncError(ThreadContext& thread, ncclComm_t comm, ncclResult_t result,
+void EndGetAsyncError(ThreadContext& thread, CallId call, ncclComm_t comm, ncclResult_t result,
                       const ncclResult_t* state);
 
 }  // namespace gordian::interpose

@@ -241,7 +241,7 @@ struct Call {
       static_assert(kTakes<ncclResult_t*, Arguments...>);
       const ncclResult_t result = forward();
       if (StillAttached(thread)) {
-        EndGetAsyncError(thread, handle, result, Pick<ncclResult_t*>(nullptr, arguments...));
+        EndGetAsyncError(thread, kCall, handle, result, Pick<ncclResult_t*>(nullptr, arguments...));
       }
       return result;
     } else {

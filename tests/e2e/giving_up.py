@@ -70,5 +70,40 @@ class GivingUp(CliTest):
         self.assertEqual(self.verdict()["verdict"], "finished")
 
 
+class Watchdogs(CliTest):
+    """Each rank's own watchdog ends it after four seconds in the hang: the job was ended, it did not go on."""
+
+    def watch(self, job, verdicts, culprits, code):
+        done = self.gordian("run", "--emulator", "--suspect-after", "1", "--session", "s", "--", JOB, job)
+        self.assertEqual(done.returncode, code, done.stderr)
+        verdict = self.verdict()
+        self.assertIn(verdict["verdict"], verdicts, done.stderr)
+        self.assertEqual(verdict["culprit_ranks"], culprits, verdict["summary"])
+        self.assertIn("The job has ended", verdict["summary"])
+        for word in ("withdrawn", "goes on", "RANK EXITED", "RANK ABORTED"):
+            self.assertNotIn(word, done.stderr)
+        self.assertIn(f"job ended with {code}", done.stderr)
+
+    def test_they_abort(self):
+        self.watch("watchdogs_abort", ABSENT, [1], 1)
+
+    def test_they_exit(self):
+        self.watch("watchdogs_exit", ABSENT, [1], 1)
+
+    def test_they_exit_with_code_zero(self):
+        self.watch("watchdogs_exit_well", ABSENT, [1], 0)
+
+    def test_they_abort_an_inversion(self):
+        self.watch("watchdogs_abort_inversion", ["deadlock"], [1], 1)
+
+    def test_they_leave_an_inversion_with_code_zero(self):
+        self.watch("watchdogs_exit_well_inversion", ["deadlock"], [1], 0)
+
+    def test_the_innocent_twin(self):
+        done = self.gordian("run", "--emulator", "--suspect-after", "1", "--session", "s", "--", JOB, "watchdogs_abort", "--twin")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(self.verdict()["verdict"], "finished")
+
+
 if __name__ == "__main__":
     main()

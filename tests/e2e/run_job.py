@@ -31,7 +31,7 @@ LAST = "last"    # the highest rank
 
 class Expect:
     def __init__(self, verdicts, culprits, confirmed=None, fast=False, hangs=True, assumes=None, hole=None, signs=None,
-                 code=0, check=None):
+                 code=0, check=None, says=None):
         self.verdicts = verdicts      # accepted values of "verdict"
         self.culprits = culprits      # accepted culprit sets: lists of rank lists, ALL, LAST
         self.confirmed = confirmed    # True: confidence must be "confirmed"
@@ -42,6 +42,7 @@ class Expect:
         self.assumes = assumes        # part of what evidence.assumes must say; then a suspicion at most
         self.hole = hole              # the same of evidence.not_visible
         self.check = check            # the check that must say it
+        self.says = says              # part of the summary
 
 
 def deadlock(*culprits):
@@ -74,7 +75,7 @@ JOBS = {
     "killed_rank": Expect(["rank_exited"], [LAST]),
     "stopped_rank": Expect(["rank_stopped"], [LAST]),
     "aborted_rank": Expect(["rank_aborted"], [LAST]),
-    "mismatch_count_hangs": Expect(["mismatch"], [[0], "tie"]),
+    "mismatch_count_hangs": Expect(["mismatch"], [[0], "tie"], says="has completed it"),
     "mismatch_count_ends": Expect(["mismatch"], [[0], "tie"], hangs=False),
     "mismatch_type_hangs": Expect(["mismatch"], [[0], "tie"]),
     "mismatch_two_roots_ends": Expect(["mismatch"], [[0], "tie"], hangs=False),
@@ -107,17 +108,17 @@ JOBS = {
     "grow_holder_missing": Expect(["init_hang"], [[0]]),
     "grow_inversion": deadlock([0, 1], [1]),
     "windows_opposite": deadlock(ALL),
-    "destroy_opposite": Expect(["deadlock"], [ALL], confirmed=True),
+    "destroy_opposite": Expect(["deadlock"], [ALL], assumes="ncclCommDestroy waits"),
     "graph_inversion": deadlock(ALL),
     "graph_first_use": deadlock(ALL),
     "graph_missing_replay": Expect(["rank_not_joined", "host_blocked"], [LAST]),
     "graph_against_sync": deadlock(ALL),
     "memory_gate": Expect(["deadlock"], [ALL], assumes="writes to the memory"),
     "memory_gate_batch": Expect(["deadlock"], [ALL], assumes="writes to the memory"),
-    "signals_crossed": deadlock(ALL),
-    "signal_missing": deadlock(ALL),
+    "signals_crossed": Expect(["deadlock"], [ALL], assumes="no kernel sends"),
+    "signal_missing": Expect(["deadlock"], [ALL], assumes="no kernel sends"),
     "signal_missing_later": Expect(["deadlock"], [ALL], assumes="uses up the signals"),
-    "signal_in_group": deadlock(ALL),
+    "signal_in_group": Expect(["deadlock"], [ALL], assumes="no kernel sends"),
     "launch_order": deadlock(ALL),
     "queue_behind": Expect(["deadlock"], [ALL], assumes="hardware queues"),
     "no_processors": Expect(["deadlock"], [ALL], assumes="multiprocessors"),
@@ -149,6 +150,20 @@ JOBS = {
     "late_call_polls": Expect(["deadlock"], [ALL], hole="polling loop"),
     "late_call_thread": deadlock(ALL),
     "main_thread_joins": deadlock(*DEPARTS),
+    "non_blocking_init_missing": Expect(["init_hang"], [LAST]),
+    "non_blocking_init_behind": Expect(["init_hang"], [LAST]),
+    "non_blocking_init_order": Expect(["init_hang"], [ALL]),
+    "non_blocking_inversion": Expect(["deadlock"], [ALL], hole="non-blocking communicator"),
+    "non_blocking_cold_inversion": Expect(["deadlock"], [ALL], hole="polling loop"),
+    "finalize_between": deadlock(ALL),
+    "finalize_waits_for_absent": Expect(["rank_not_joined", "host_blocked"], [LAST]),
+    "inversion_beside_poller": Expect(["deadlock"], [ALL]),
+    "inversion_beside_copier": Expect(["deadlock"], [ALL]),
+    "inversion_beside_async_errors": Expect(["deadlock"], [ALL]),
+    "inversion_behind_flag": deadlock(ALL),
+    "inversion_behind_polled_flag": Expect(["deadlock"], [ALL]),
+    "inversion_behind_spun_flag": Expect(["deadlock"], [ALL]),
+    "inversion_many_communicators": deadlock(ALL),
     "graphs_share_communicator": Expect(["mismatch"], [[0, 1]], hangs=None),
 }
 JOBS.update({name: deadlock(*DEPARTS) for name in
@@ -218,7 +233,8 @@ EMULATED_ONLY = ["no_processors", "grow_missing", "grow_member_missing", "grow_h
                  "signals_crossed", "signal_missing", "signal_missing_later", "signal_in_group",  # of NCCL 2.30
                  "configured_inversion"]  # of NCCL 2.31
 # Innocent with and without --twin.
-INNOCENT = ["inversion_two_streams_warm", "send_send_buffered", "leaves_early", "long_capture", "split_shares", "shrink_shares"]
+INNOCENT = ["inversion_two_streams_warm", "send_send_buffered", "leaves_early", "long_capture", "split_shares", "shrink_shares",
+            "non_blocking_sync_early", "finalized_by_one"]
 # With no rings: what the state block knows of such a mismatch.
 ALONE = {"mismatch_long_past": "mismatch-unlocated", "mismatch_just_past": "mismatch-operator"}
 PROBLEMS_NEVER = "no problem verdict"
@@ -276,6 +292,19 @@ def children_alive(session):
 
 class Failure(Exception):
     pass
+
+
+def check_said(work, verdict):
+    """What stands on the screen last names the ranks that verdict.json names."""
+    with open(os.path.join(work, "stderr"), errors="replace") as f:
+        said = re.sub(r"\x1b\[[0-9;]*m", "", f.read())
+    heads = [m.start() for m in re.finditer(r"^gordian: [A-Z ]+ \(", said, re.M)]
+    causes = list(re.finditer(r"^cause: look at (ranks? .*?) first", said, re.M))
+    if not causes or heads[-1] > causes[-1].start():
+        return  # the last is one line, without the ranks to look at
+    named = sorted(int(n) for n in re.findall(r"\d+", causes[-1][1]))
+    if named != sorted(verdict["culprit_ranks"]):
+        raise Failure(f"the screen says '{causes[-1][0]}', verdict.json {verdict['culprit_ranks']}")
 
 
 def run_once(args, work):
@@ -445,6 +474,8 @@ def check(args, result):
             raise Failure(f"confidence {confidence}, expected suspected")
         if not any(expect.hole in text for text in verdict["evidence"]["not_visible"]):
             raise Failure(f"not_visible {verdict['evidence']['not_visible']}, expected {expect.hole}")
+    if expect.says and args.ring_slots is None and expect.says not in verdict["summary"]:
+        raise Failure(f"the summary is '{verdict['summary']}', expected '{expect.says}'")
     if expect.check and args.ring_slots is None and args.by == "link" and verdict["check"] != expect.check:
         raise Failure(f"check {verdict['check']}, expected {expect.check}: {verdict['summary']}")
     if args.ring_slots == 0 and args.job in ALONE and verdict["check"] != ALONE[args.job]:
@@ -489,7 +520,8 @@ def main():
     if not args.ranks:
         args.ranks = {"inversion_subset": 3, "branch_taken_alone": 3, "three_comm_cycle": 3, "pipeline_swapped": 4, "pipeline_swapped_apart": 4,
                       "exited_rank": 3, "killed_rank": 3, "grouped_by_one": 3, "stopped_rank": 3, "aborted_rank": 3, "init_missing": 3,
-                      "exited_before_init": 3, "graph_missing_replay": 3,
+                      "exited_before_init": 3, "graph_missing_replay": 3, "non_blocking_init_missing": 3, "non_blocking_init_behind": 4,
+                      "finalize_waits_for_absent": 3,
                       "split_divergent": 3, "shrink_shares": 3, "split_against_all_reduce": 3,
                       "leaves_early": 3, "grow_missing": 3, "grow_member_missing": 3, "grow_holder_missing": 3, "grow_inversion": 3, "wrong_peer": 3,
                       "init_same_rank": 4, "init_other_size": 4, "init_stale_id": 4, "init_pairs_in_circle": 4,
@@ -501,6 +533,7 @@ def main():
         try:
             result = run_once(args, work)
             check(args, result)
+            check_said(work, result["verdict"])
         except (Failure, OSError, KeyError, ValueError) as e:
             print(f"FAILED {args.job} (run {i + 1} of {args.repeat}): {e}")
             for name in ("stderr", "session/verdict.json"):

@@ -192,7 +192,14 @@ void ExecutionGraph::ApplyCommCall(Process& process, Thread& thread, const CallR
     if (!member.left && !member.aborted) member.left_ns = record.time_ns;
     (aborts ? member.aborted : member.left) = true;
   }
-  if (record.kind == RecordKind::kBegin || record.As<ring::EndPayload>().result != 0) return;
+  if (record.kind == RecordKind::kBegin) return;
+  const int32_t result = record.As<ring::EndPayload>().result;
+  if (record.call == Call::kCommFinalize && Took(result)) {
+    local.finalizing = result == kInProgress;
+    if (local.index >= 0 && local.rank >= 0)
+      matcher_.comms()[local.index].members[local.rank].finalized = true;
+  }
+  if (result != 0) return;
   if (aborts) {
     for (auto& [launch_id, launch] : launches_) {
       if (launch.process != process.info.process || launch.comm != id) continue;

@@ -226,6 +226,7 @@ void ExecutionGraph::Apply(Process& process, const CallRecord& record) {
   }
   Thread& thread = *process.latest;
   thread.last_ns = record.time_ns;
+  thread.calls_nccl |= record.kind == RecordKind::kBegin && CountsAsNcclCall(record.call);
   const WorkKind work = record.As<ring::WorkPayload>().kind;
   const bool ours = work == WorkKind::kGraphMarkers || work == WorkKind::kGraphProgress;
   if ((record.kind == RecordKind::kBegin || record.kind == RecordKind::kPoint) && !ours) {
@@ -438,6 +439,7 @@ void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const C
     part.elsewhere = (record.flags & kElsewhere) != 0;
     matcher_.Accept(part.ref, record.time_ns);
   }
+  if (end.result == kInProgress) Deferred(process, &launch);
   for (const Part& part : launch.parts) NoteUsed(process, launch.comm, part);
   OrderAmongComms(process, thread, record, launch);
   if (launch.streams.empty()) {
@@ -452,6 +454,21 @@ void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const C
   }
   Enqueued(process, launch);
   PlaceLaunch(process, launch, {end.stream, end.ordinal});
+}
+
+// Its non-blocking communicator took it: NCCL connects and launches it while the thread goes on.
+void ExecutionGraph::Deferred(const Process& process, Launch* launch) {
+  launch->deferred = true;
+  const auto local = process.comms.find(launch->comm);
+  if (local == process.comms.end()) return;
+  for (const Part& part : launch->parts) {
+    if (part.ref.comm < 0 || part.elsewhere) continue;
+    const FirstUses uses = FirstUsesOf(RoleOf(part), matcher_.comms()[part.ref.comm].nranks);
+    launch->connecting |=
+        uses.collectives && process.info.runtime_connect && !local->second.collective_used;
+    for (const auto& peer : uses.peers)
+      launch->connecting |= local->second.peers_used.count(peer) == 0;
+  }
 }
 
 // W15: what has connected once does not connect again.

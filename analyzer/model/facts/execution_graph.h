@@ -141,10 +141,9 @@ struct Launch {
   CommId comm = 0;  // at the process
   int comm_index = -1;
   bool in_group = false;
-  bool enqueued = false;  // all its positions are known
-  bool aborted = false;   // its communicator was aborted: it ends without its peers
-  bool follows = true;    // false: where it went is not known
-  bool host = false;      // torch.distributed carries it out on the host (W20)
+  bool host = false;        // of torch.distributed, without NCCL
+  bool unsettled = false;   // non-blocking, made but perhaps not ready
+  bool finalizing = false;  // non-blocking: NCCL finalizes it by itself
   std::vector<Part> parts;
   std::unique_ptr<SignalOperation> signal;  // RMA, one call each: such a launch has no parts
   std::vector<StreamId> streams;            // distinct ones that it needs: none if all are empty
@@ -240,6 +239,7 @@ struct Thread {
   uint64_t last_ns = 0;
   Call last_call = Call::kOther;
   uint64_t last_site = 0;
+  bool calls_nccl = false;  // has done so
 };
 
 // Positions of the operations of one communicator, or of one of its pairs. The process numbers what
@@ -280,7 +280,8 @@ struct LocalComm {
   std::map<std::pair<int, bool>, PartNumbers> transfers;  // by peer, and whether it sends
   bool launch_order = false;                              // NCCL_LAUNCH_ORDER_IMPLICIT is on
   bool host = false;                                      // of torch.distributed, without NCCL
-  bool unsettled = false;  // non-blocking, made but perhaps not ready
+  bool unsettled = false;   // non-blocking, made but perhaps not ready
+  bool finalizing = false;  // non-blocking: NCCL finalizes it by itself
   std::string name;
 
   PartNumbers& Numbers(const PartRef& part) {
@@ -476,6 +477,7 @@ class ExecutionGraph {
   void OrderAmongComms(Process&, const Thread&, const CallRecord& end, Launch&);
   LaunchId Before(const Launch&, LaunchId last, LaunchId Launch::*before) const;
   void NoteUsed(Process&, CommId, const Part&);
+  void Deferred(const Process&, Launch*);
   void DropLaunch(LaunchId, bool accepted);
   void LaunchDone(LaunchId);
   void CommDone(Process&, CommId, uint64_t now_ns);

@@ -71,6 +71,7 @@ void ExecutionGraph::ApplyGroupEnd(Process& process, Thread& thread, const CallR
       }
       continue;
     }
+    if (result == kInProgress) Deferred(process, &launch);
     for (const Part& part : launch.parts) NoteUsed(process, launch.comm, part);
     OrderAmongComms(process, thread, record, launch);
     if (launch.streams.empty()) {
@@ -86,6 +87,8 @@ void ExecutionGraph::ApplyGroupEnd(Process& process, Thread& thread, const CallR
   }
   for (const PendingInit& init : inits) {
     if (result == 0) matcher_.InitDone(init.uid, init.rank);
+    for (auto& [id, comm] : process.comms)
+      comm.unsettled |= result == kInProgress && comm.uid == init.uid;
   }
 }
 

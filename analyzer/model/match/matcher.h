@@ -95,6 +95,7 @@ struct CommMember {
   uint64_t made_at = 0;    // site of the call that made it; 0: not seen
   bool left = false;       // began to destroy it: joins nothing any more
   bool aborted = false;    // or revoked it
+  bool finalized = false;  // others that destroy it do not wait for this one
   bool forgotten = false;  // transfers with it were let go of before it was seen
   uint64_t left_ns = 0;
   uint64_t next_sequence = 0;  // collectives that it has called

@@ -48,11 +48,29 @@ const char* CheckOf(const Mismatch& mismatch) {
 
 }  // namespace
 
+// Whether the member's part is done, while that of others is not.
+bool IsDone(const Matcher& matcher, const Mismatch& mismatch, int rank) {
+  if (mismatch.completed) return true;
+  if (mismatch.kind == PartKind::kCollective) {
+    const Instance* const instance = matcher.FindInstance(mismatch.comm, mismatch.sequence);
+    return instance != nullptr && instance->members[rank].state == SlotState::kDone;
+  }
+  return false;
+}
+
+// "Rank 0 has completed it, ranks 1 and 2 wait in it."
+std::string WhoIsThrough(const std::vector<int>& through, const std::vector<int>& inside) {
+  return RankList(through, true) + (through.size() == 1 ? " has" : " have") + " completed it, " +
+         RankList(inside) + (inside.size() == 1 ? " waits" : " wait") + " in it.";
+}
+
 // Members may still arrive and change who is the minority: while `settled` is false, only what all
 // of them, or a majority that cannot change any more, have called is reported.
-std::vector<Finding> MismatchFindings(const Matcher& matcher, const Names& names, uint64_t now_ns,
-                                      bool settled, FirstReported* reported) {
+std::vector<Finding> MismatchFindings(const Matcher& matcher, const Names& names,
+                                      const HeldOperations& held, uint64_t now_ns, bool settled,
+                                      FirstReported* reported) {
   constexpr uint64_t kSettleNs = 300'000'000;
+  constexpr uint64_t kHoldsNs = 1'000'000'000;  // until those inside are said to wait
   std::vector<Finding> findings;
   for (const Mismatch& mismatch : matcher.mismatches()) {
     if (matcher.comms()[mismatch.comm].unsure) continue;
@@ -72,13 +90,16 @@ std::vector<Finding> MismatchFindings(const Matcher& matcher, const Names& names
     operation.sequence = static_cast<int64_t>(mismatch.sequence);
     operation.bytes = Bytes(camps.front().front()->signature);
     std::string text;
+    std::vector<int> through, inside;
     for (size_t c = 0; c < camps.size(); ++c) {
       std::vector<int> ranks;
       for (const MismatchMember* member : camps[c]) {
         ranks.push_back(names.MemberRank(mismatch.comm, member->rank));
         OperationMember shown;
         shown.rank = ranks.back();
-        shown.state = mismatch.completed ? PartState::kDone : PartState::kCalled;
+        const bool done = IsDone(matcher, mismatch, member->rank);
+        shown.state = done ? PartState::kDone : PartState::kCalled;
+        (done ? through : inside).push_back(shown.rank);
         shown.instead = Passed(member->signature, mismatch.bits);
         shown.site = {member->process, member->site};
         operation.members.push_back(std::move(shown));
@@ -98,8 +119,20 @@ std::vector<Finding> MismatchFindings(const Matcher& matcher, const Names& names
     if (mismatch.further > 0) {
       finding.summary += " " + Number(mismatch.further) + " more on it after that.";
     }
-    if (mismatch.completed) finding.summary += " All have completed it.";
+    const auto later = mismatch.completed ? held.find(mismatch.comm) : held.end();
+    if (later != held.end()) {
+      finding.summary += " All have completed it, and " + later->second.op + " #" +
+                         Number(static_cast<uint64_t>(later->second.sequence)) +
+                         ", which all have issued since, does not end.";
+    } else if (mismatch.completed) {
+      finding.summary += " All have completed it.";
+    } else if (!through.empty() && now_ns >= mismatch.found_ns + kHoldsNs) {
+      std::sort(through.begin(), through.end());
+      std::sort(inside.begin(), inside.end());
+      finding.summary += " " + WhoIsThrough(through, inside);
+    }
     finding.operations.push_back(std::move(operation));
+    if (later != held.end()) finding.operations.push_back(later->second);
     finding.stalled_at_ns = mismatch.found_ns;
     const uint64_t told_ns =
         reported->try_emplace({mismatch.comm, mismatch.kind, mismatch.sequence}, now_ns)

@@ -20,9 +20,9 @@ constexpr char kCycle[] =
     "Every arrow of the cycle: calls, their order on streams and communicators, events, host "
     "waits, and the device's progress at all ranks of it.";
 constexpr char kCycleFooled[] =
-    "A thread that has never called NCCL and makes the missing call after all (named under "
-    "`assumed`). Lost records, a rank that does not answer, or a thread that runs: then it is a "
-    "suspicion at most.";
+    "Nothing known. Lost records, a rank that does not answer, a thread that runs or that time or "
+    "the outside may wake, an operation on a non-blocking communicator: then it is a suspicion at "
+    "most.";
 constexpr char kMismatchEvidence[] =
     "The calls of two members with the same number on one communicator.";
 constexpr char kMismatchFooled[] =
@@ -92,14 +92,12 @@ constexpr Check kChecks[] = {
     {"signal-order-cycle", VerdictKind::kDeadlock, "Signals in a cycle",
      "A rank waits for a signal (ncclWaitSignal) that its peer sends only after something that "
      "waits for this rank.",
-     kTwoRounds,
+     kAssumed,
      "Calls that send signals or wait for them, their order on streams, host waits, and "
      "the device's progress at "
      "all ranks of the cycle.",
-     "A kernel that sends the signal by NCCL's device functions (named under `assumed`); lost "
-     "records. If the only explanation is a wait that "
-     "consumes the signal of an earlier one, it is a suspicion: nccl.h says so, but no "
-     "NCCL with these calls has been measured.",
+     "A kernel that sends the signal by NCCL's device functions; a wait that does not consume the "
+     "signal of an earlier one, as nccl.h says it does (both named under `assumed`).",
      "Send each signal before the operations that wait for the other rank, or on a stream that "
      "does not wait for "
      "it."},
@@ -455,8 +453,15 @@ Finding MakeFinding(const char* id, Confidence confidence) {
 
 namespace {
 
+// Where ranks wait, that is what the job has: a mismatch that all have completed, and that nothing
+// is known to wait behind, comes after it.
+bool ComesAfter(const Finding& finding, const Finding& other) {
+  return IsOver(finding) && !IsOver(other) && SaysTrouble(other.verdict) &&
+         other.confidence != Confidence::kPossible;
+}
+
 // Operators alone change neither which ranks wait for which nor what an operation leaves for the
-// next one, as counts and kinds may: a proven stall has another cause, and comes first.
+// next one, as counts and kinds may.
 bool HoldsNothingUp(const Finding& finding) {
   return finding.check == "mismatch-operator" && IsOver(finding);
 }
@@ -465,6 +470,7 @@ bool HoldsNothingUp(const Finding& finding) {
 
 Verdict WorstFirst(std::vector<Finding> findings) {
   std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+    if (ComesAfter(a, b) || ComesAfter(b, a)) return ComesAfter(b, a);
     if (a.confidence != b.confidence) return a.confidence > b.confidence;
     if (const bool waits = HoldsNothingUp(b); waits != HoldsNothingUp(a)) return waits;
     return Severity(a.verdict) > Severity(b.verdict);

@@ -628,8 +628,15 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
     finding.victim_ranks.assign(victims.begin(), victims.end());
   }
   finding.operations = describer.Operations(waiters);
-  std::vector<uint32_t> leaves;
-  hang.proof = MakeProof(graph, view.names, ProofOf(graph, can, waiters.front(), &leaves), leaves);
+  // Of what waits for the end some may do so by a conjecture: one that does not proves as much.
+  constexpr size_t kTried = 16;
+  for (size_t i = 0; i < std::min(waiters.size(), kTried); ++i) {
+    std::vector<uint32_t> leaves;
+    Proof proof = MakeProof(graph, view.names, ProofOf(graph, can, waiters[i], &leaves), leaves);
+    const bool certain = !proof.conjectural;
+    if (i == 0 || certain) hang.proof = std::move(proof);
+    if (certain) break;
+  }
   finding.evidence.not_visible = hang.proof.missing;
   finding.evidence.assumes = hang.proof.assumes;
   finding.stalled_at_ns = hang.proof.stalled_at_ns;
@@ -655,6 +662,21 @@ bool SameCause(const Finding& a, const Finding& b) {
          communicators(a) == communicators(b);
 }
 
+// What can move if some conjectures come true.
+struct Level {
+  std::vector<bool> granted, can;
+};
+
+template <typename Grant>
+void AddLevel(const WaitForGraph& graph, const std::vector<bool>& can, const Grant& grant,
+              std::vector<Level>* levels) {
+  std::vector<bool> granted(can.size(), false);
+  for (size_t i = 0; i < can.size(); ++i) granted[i] = grant(graph.nodes()[i]);
+  if (std::find(granted.begin(), granted.end(), true) == granted.end()) return;
+  std::vector<bool> moves = graph.Decide(kEveryLeaf, granted);
+  levels->push_back({std::move(granted), std::move(moves)});
+}
+
 }  // namespace
 
 std::vector<Hang> FindHangs(const RoundView& view, std::vector<bool>* stuck) {
@@ -664,25 +686,37 @@ std::vector<Hang> FindHangs(const RoundView& view, std::vector<bool>* stuck) {
   const std::vector<bool> can = graph.Decide(kEveryLeaf);
   stuck->assign(graph.nodes().size(), false);
   for (size_t i = 0; i < can.size(); ++i) (*stuck)[i] = !can[i];
-  std::vector<bool> left = can, forced(can.size(), false);
+  std::vector<bool> forced(can.size(), false);
   // First the cycles of nodes that are stuck even if every conjecture comes true: no proof of
-  // theirs may rest on a conjecture.
-  std::vector<bool> granted(can.size(), false);
-  for (size_t i = 0; i < can.size(); ++i) granted[i] = RestsOnConjecture(graph.nodes()[i]);
-  const bool conjectures = std::find(granted.begin(), granted.end(), true) != granted.end();
-  std::vector<bool> certain = conjectures ? graph.Decide(kEveryLeaf, granted) : can;
+  // theirs may rest on a conjecture. Then those that assume no more than that kernels send no
+  // signals, then all.
+  std::vector<Level> levels;
+  AddLevel(
+      graph, can, [](const WaitNode& node) { return RestsOnConjecture(node); }, &levels);
+  AddLevel(
+      graph, can,
+      [](const WaitNode& node) {
+        return node.used_up || (RestsOnConjecture(node) && !node.by_kernels);
+      },
+      &levels);
+  levels.push_back({forced, can});
   for (int i = 0; i < kMaxWitnesses && hangs.size() < kMaxCycles; ++i) {
-    const std::vector<WitnessStep> proven =
-        conjectures ? FindWitness(graph, certain) : std::vector<WitnessStep>();
-    const std::vector<WitnessStep> witness = proven.empty() ? FindWitness(graph, left) : proven;
+    std::vector<WitnessStep> witness;
+    auto level = levels.begin();
+    for (; level != levels.end() && witness.empty(); ++level) {
+      witness = FindWitness(graph, level->can);
+      if (!witness.empty()) break;
+    }
     if (witness.empty()) break;
     // A node that is stuck without this witness is stuck for another reason.
     Force(witness, &forced);
-    Force(witness, &granted);
     std::vector<bool> without = graph.Decide(kEveryLeaf, forced);
-    Hang hang = CycleHang(view, left, without, witness, proven.empty() ? left : certain);
-    left = std::move(without);
-    if (!proven.empty()) certain = graph.Decide(kEveryLeaf, granted);
+    Hang hang = CycleHang(view, levels.back().can, without, witness, level->can);
+    levels.back().can = std::move(without);
+    for (auto other = levels.begin(); other + 1 != levels.end(); ++other) {
+      Force(witness, &other->granted);
+      if (other >= level) other->can = graph.Decide(kEveryLeaf, other->granted);
+    }
     // The same inversion at a later step, or with another rank, is no news, but its victims are.
     const auto earlier = std::find_if(hangs.begin(), hangs.end(), [&](const Hang& other) {
       return SameCause(other.finding, hang.finding);

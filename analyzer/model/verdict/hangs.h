@@ -37,8 +37,13 @@ struct RoundView {
 // (W14). Sets (*stuck)[i] for every node that one of these explains.
 std::vector<Hang> FindHangs(const RoundView&, std::vector<bool>* stuck);
 
+// Of communicators whose members have all completed a mismatch: a later operation that all have
+// issued, and that does not end.
+using HeldOperations = std::map<int, StuckOperation>;
+
 // Finds waits longer than the threshold without a proof, outside of `stuck`.
-std::vector<Finding> FindSuspicions(const RoundView&, const std::vector<bool>& stuck);
+std::vector<Finding> FindSuspicions(const RoundView&, const std::vector<bool>& stuck,
+                                    HeldOperations* held);
 
 // Used by both: one finding for a cycle. `without`: the nodes that can progress once the witness
 // does; only those freed by it waited because of it. `proven`: as `can`, for the facts a proof may
@@ -59,8 +64,8 @@ std::vector<Finding> InitMismatchFindings(const Matcher&, const ExecutionGraph&,
 std::vector<Finding> UnlocatedFindings(const Matcher&, const Names&, uint64_t now_ns);
 // When a mismatch was first reported: by communicator, kind and sequence.
 using FirstReported = std::map<std::tuple<int, PartKind, uint64_t>, uint64_t>;
-std::vector<Finding> MismatchFindings(const Matcher&, const Names&, uint64_t now_ns, bool settled,
-                                      FirstReported*);
+std::vector<Finding> MismatchFindings(const Matcher&, const Names&, const HeldOperations&,
+                                      uint64_t now_ns, bool settled, FirstReported*);
 
 }  // namespace gordian::model
 

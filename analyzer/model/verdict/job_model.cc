@@ -80,12 +80,14 @@ class JobModel::Impl {
   void AcceptBlocked(const Round& round);
   bool SuspectCircle(const Round& round, const Names& names, Conjecture conjecture,
                      const std::vector<bool>& moves);
+  void SuspectBesideBystanders(const Round& round, const Names& names);
   void SuspectResources(const Round& round, const Names& names, const WaitForGraph& graph,
                         const std::vector<bool>& stuck);
   void Confirm(const Hang& hang, uint64_t end_ns);
   void NoteDisproved();
   void RetireReplaced(const std::vector<Hang>& found, const Incarnations& incarnations);
   void LookForProgress(const RoundView& view);
+  std::string HowItEnded(const Names& names) const;
   Finding Base(const Names& names) const;
   void FillEvidence(const Names& names, Finding* finding) const;
   std::vector<CulpritProcess> CulpritsOf(const Names& names, const Finding& finding) const;
@@ -102,6 +104,7 @@ class JobModel::Impl {
   std::vector<Finding> last_trouble_;  // of the last round that had any
   std::string still_;                  // what the ranks do while nothing moves; else empty
   StandingSuspicions standing_;
+  HeldOperations held_;  // of the last round
   bool ended_ = false, killed_by_gordian_ = false;
   ExitKind exit_kind_ = ExitKind::kUnknown;
   int exit_value_ = 0;
@@ -194,6 +197,10 @@ const char* Assumption(Conjecture conjecture) {
       return "streams of one device share its hardware queues";
     case Conjecture::kNoProcessors:
       return "operations of one device leave each other no multiprocessors";
+    case Conjecture::kBystanders:
+      return "threads that have called no NCCL call none, and those that run wait for the "
+             "program's "
+             "host functions";
     case Conjecture::kNone:
       break;
   }
@@ -215,7 +222,10 @@ bool JobModel::Impl::SuspectCircle(const Round& round, const Names& names, Conje
   const Reason conjectured =
       conjecture == Conjecture::kUnbuffered ? Reason::kSend : Reason::kResources;
   const auto needs_it = [&](const WitnessStep& step) { return step.edge.reason == conjectured; };
-  if (std::none_of(witness.begin(), witness.end(), needs_it)) return false;
+  if (conjecture != Conjecture::kBystanders &&
+      std::none_of(witness.begin(), witness.end(), needs_it)) {
+    return false;
+  }
   for (const WitnessStep& step : witness) {
     if (moves.empty() || graph.nodes()[step.node].kind != NodeKind::kLaunchDone) continue;
     if (!moves[step.node]) return false;
@@ -229,6 +239,17 @@ bool JobModel::Impl::SuspectCircle(const Round& round, const Names& names, Conje
   hang.finding.evidence.assumes.push_back(Assumption(conjecture));
   suspected_.push_back(std::move(hang.finding));
   return true;
+}
+
+// Ranks that wait for each other but for threads of theirs that call CUDA alone, or poll a flag that
+// a host function sets: likelier than that none of them comes.
+void JobModel::Impl::SuspectBesideBystanders(const Round& round, const Names& names) {
+  const auto absent = [](const Finding& finding) {
+    return finding.check == "rank-not-joined" || finding.check == "host-blocked";
+  };
+  if (std::none_of(suspected_.begin(), suspected_.end(), absent)) return;
+  if (!SuspectCircle(round, names, Conjecture::kBystanders, {})) return;
+  std::erase_if(suspected_, absent);
 }
 
 // W6: launches that nothing known holds up and that have not ended for long.
@@ -297,7 +318,8 @@ void JobModel::Impl::OnRound(Round round) {
     }
   }
   confirmer_.EndRound();
-  for (Finding& finding : FindSuspicions(view, stuck)) {
+  held_.clear();
+  for (Finding& finding : FindSuspicions(view, stuck, &held_)) {
     if (round.end_ns > finding.stalled_at_ns) {
       finding.detected_after_s = static_cast<double>(round.end_ns - finding.stalled_at_ns) * 1e-9;
     }
@@ -315,6 +337,7 @@ void JobModel::Impl::OnRound(Round round) {
   }
   if (old_send) SuspectCircle(round, names, Conjecture::kUnbuffered, {});
   if (hangs.empty()) SuspectResources(round, names, graph, stuck);
+  if (hangs.empty()) SuspectBesideBystanders(round, names);
   std::vector<const Finding*> confirmed;
   for (const Standing& known : confirmed_) confirmed.push_back(&known.finding);
   standing_.Merge(view, confirmed, &suspected_);
@@ -379,8 +402,12 @@ void JobModel::Impl::OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns,
     return;
   }
   RetireReplaced({}, Incarnations(execution_));
-  // The job ended by itself after all.
-  if (kind == ExitKind::kCode && exit_value == 0) suspected_.clear();
+  // The job ended by itself after all, unless its own watchdogs ended it.
+  if (kind == ExitKind::kCode && exit_value == 0) {
+    std::erase_if(suspected_, [&](const Finding& finding) {
+      return !standing_.Unresolved(finding, execution_);
+    });
+  }
 }
 
 bool JobModel::Impl::HasUnfinished() const {
@@ -447,13 +474,10 @@ void JobModel::Impl::FillEvidence(const Names& names, Finding* finding) const {
   Unite(unseen, &evidence.not_visible);
 }
 
-Finding JobModel::Impl::Base(const Names& names) const {
-  uint64_t calls = 0, lost = 0;
+// "The job has ended with code 1: rank 0 exited with code 1."
+std::string JobModel::Impl::HowItEnded(const Names& names) const {
   std::vector<std::string> exits;
   for (const auto& [id, process] : execution_.processes()) {
-    calls += std::max(process.calls_begun, process.state.nccl_calls);
-    lost += std::max(process.merger.lost(), process.state.lost_records);
-    lost += process.records_missing ? 1 : 0;
     if (!process.ended || process.exit_kind == ExitKind::kUnknown) continue;
     if (names.incarnations().Replaced(id)) continue;
     if (process.exit_kind == ExitKind::kSignal) {
@@ -462,6 +486,29 @@ Finding JobModel::Impl::Base(const Names& names) const {
     } else if (process.exit_value != 0) {
       exits.push_back(names.RankOf(id) + " exited with code " + std::to_string(process.exit_value));
     }
+  }
+  std::string text = "The job has ended";
+  if (exit_kind_ == ExitKind::kSignal) {
+    text += " by signal " + std::to_string(exit_value_);
+  } else if (exit_kind_ == ExitKind::kCode && exit_value_ != 0) {
+    text += " with code " + std::to_string(exit_value_);
+  }
+  if (!exits.empty()) {
+    text += ": ";
+    for (size_t i = 0; i < exits.size() && i < 4; ++i) {
+      text += (i == 0 ? "" : "; ") + exits[i];
+    }
+  }
+  text += ".";
+  return text;
+}
+
+Finding JobModel::Impl::Base(const Names& names) const {
+  uint64_t calls = 0, lost = 0;
+  for (const auto& [id, process] : execution_.processes()) {
+    calls += std::max(process.calls_begun, process.state.nccl_calls);
+    lost += std::max(process.merger.lost(), process.state.lost_records);
+    lost += process.records_missing ? 1 : 0;
   }
   if (calls == 0 && !ended_ && first_ns_ != 0 && now_ns_ < first_ns_ + options_.suspect_after_ns) {
     Finding finding = MakeFinding("job-healthy", Confidence::kSuspected);
@@ -486,19 +533,7 @@ Finding JobModel::Impl::Base(const Names& names) const {
     finding.summary = "Nothing is stuck.";
     return finding;
   }
-  finding.summary = "The job has ended";
-  if (exit_kind_ == ExitKind::kSignal) {
-    finding.summary += " by signal " + std::to_string(exit_value_);
-  } else if (exit_kind_ == ExitKind::kCode && exit_value_ != 0) {
-    finding.summary += " with code " + std::to_string(exit_value_);
-  }
-  if (!exits.empty()) {
-    finding.summary += ": ";
-    for (size_t i = 0; i < exits.size() && i < 4; ++i) {
-      finding.summary += (i == 0 ? "" : "; ") + exits[i];
-    }
-  }
-  finding.summary += ".";
+  finding.summary = HowItEnded(names);
   return finding;
 }
 
@@ -561,7 +596,7 @@ Verdict JobModel::Impl::Current() const {
   std::vector<Finding> findings;
   for (const Standing& standing : confirmed_) findings.push_back(standing.finding);
   for (Finding& finding :
-       MismatchFindings(matcher_, names, now_ns_, ended_, &mismatches_reported_)) {
+       MismatchFindings(matcher_, names, held_, now_ns_, ended_, &mismatches_reported_)) {
     findings.push_back(std::move(finding));
   }
   for (Finding& finding :
@@ -576,6 +611,10 @@ Verdict JobModel::Impl::Current() const {
     std::erase_if(findings, OnlySlow);  // what is stuck explains what is slow
   if (findings.empty()) findings.push_back(Base(names));
   for (Finding& finding : findings) {
+    // Who ended it did so in the middle of this.
+    const bool ended_in_it = ended_ && !killed_by_gordian_ && SaysTrouble(finding.verdict) &&
+                             finding.verdict != VerdictKind::kMismatch;
+    if (ended_in_it) finding.summary += " " + HowItEnded(names);
     FillEvidence(names, &finding);
     finding.communicators = CommunicatorsOf(finding, matcher_, names);
     finding.culprit_processes = CulpritsOf(names, finding);

@@ -411,6 +411,18 @@ std::string Names::Init(const InitCall& init) const {
   return text;
 }
 
+std::string Names::Lost(const Process& process) const {
+  const std::string rank = RankOf(process.info.process);
+  const ProcessState& state = process.state;
+  if (process.merger.lost() > 0 || state.lost_records > 0 || process.records_missing)
+    return "records of " + rank + " were lost";
+  const bool comms = state.lost_comms > 0;
+  const uint64_t count = comms ? state.lost_comms : state.lost_streams;
+  const std::string what = comms ? "communicator" : "stream";
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s") + " of " + rank +
+         " found no room in gordian's table of those in use";
+}
+
 std::string Names::RankOf(ProcessId process) const {
   const std::vector<int> ranks = AllRanks(process);
   if (!ranks.empty()) return RankList(ranks);

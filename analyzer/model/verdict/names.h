@@ -49,6 +49,8 @@ class Names {
   std::string Signal(int comm, int destination, uint64_t number) const;  // "signal #2 to 0 on pair"
   std::string Init(const InitCall&) const;                               // "CommSplit of dp"
   std::string RankOf(ProcessId) const;                                   // "rank 1", "process 4711"
+  // What of the process is out of sight: "records of rank 1 were lost", or what else it is.
+  std::string Lost(const Process&) const;
 
   // Several jobs run, or ran, under one gordian: a rank's number alone does not say whose it is.
   bool several_jobs() const { return Known().several_jobs || incarnations().JobsBefore(); }

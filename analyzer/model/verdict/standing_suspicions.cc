@@ -106,6 +106,18 @@ bool StandingSuspicions::IsConsequence(const Finding& finding) const {
                      [&](int rank) { return gave_up_.count(rank) != 0; });
 }
 
+bool StandingSuspicions::Unresolved(const Finding& finding, const ExecutionGraph& execution) const {
+  if (finding.culprit_ranks.empty()) return false;
+  const auto kept = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& one) {
+    return one.finding.check == finding.check && one.finding.culprit_ranks == finding.culprit_ranks;
+  });
+  return kept != kept_.end() && !kept->reached.empty() &&
+         std::all_of(kept->reached.begin(), kept->reached.end(), [&](const auto& awaited) {
+           const Process* const process = execution.Find(awaited.first);
+           return process != nullptr && !process->Lossy() && Reached(*process) == awaited.second;
+         });
+}
+
 void StandingSuspicions::Merge(const RoundView& view, const std::vector<const Finding*>& confirmed,
                                std::vector<Finding>* fresh) {
   std::vector<Kept> now;

@@ -31,6 +31,10 @@ class StandingSuspicions {
   // is still suspected. Call it after Look().
   bool IsConsequence(const Finding&) const;
 
+  // Once the job has ended well: whether a rank that others waited for had still made no progress.
+  // Then the job did not go on, it was ended.
+  bool Unresolved(const Finding&, const ExecutionGraph&) const;
+
   // At the end of a round: puts the standing suspicions before the round's own, without duplicates.
   // Drops one whose culprits are known to have ended or aborted. Notes all for the next round.
   void Merge(const RoundView&, const std::vector<const Finding*>& confirmed,

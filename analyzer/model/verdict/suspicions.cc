@@ -157,6 +157,10 @@ class Search {
   void InitStuck(const std::vector<bool>& can, uint32_t waiter);
   // False: the members of the launch's collectives do not hold them in different groups.
   bool GroupedDifferently(const std::vector<bool>& can, uint32_t waiter);
+  void Hold(int comm, uint32_t waiter, HeldOperations* held) {
+    std::vector<StuckOperation> operations = describer_.Operations({waiter});
+    if (!operations.empty()) held->try_emplace(comm, std::move(operations.front()));
+  }
   std::vector<Finding> Take();
 
  private:
@@ -314,7 +318,7 @@ void Search::Missing(const std::vector<bool>& can, uint32_t waiter) {
       what = "a member of " + (comm >= 0 ? view_.names.Comm(comm) : std::string("a communicator")) +
              " was never seen";
     } else if (process->unknown.calls) {
-      what = "records of " + view_.names.RankOf(id) + " were lost";
+      what = view_.names.Lost(*process);
     } else if (process->lost_sight) {
       what = "operations that " + view_.names.RankOf(id) + " captured into graphs";
     } else {
@@ -328,8 +332,7 @@ void Search::AllIssued(const std::vector<bool>& can, uint32_t waiter) {
   // What was lost may be what stands in between: an event that a stream waits for.
   std::vector<std::string> lost;
   for (const auto& [id, process] : view_.graph.execution().processes()) {
-    if (process.unknown.events)
-      lost.push_back("records of " + view_.names.RankOf(id) + " were lost");
+    if (process.unknown.events) lost.push_back(view_.names.Lost(process));
   }
   if (early_ && !lost.empty()) return;
   Entry& entry =
@@ -481,6 +484,32 @@ std::vector<Finding> Search::Take() {
   return findings;
 }
 
+// A rank that has called NCCL, and does not wait for anything of it.
+bool IsElsewhere(const WaitForGraph& graph, ProcessId id) {
+  const Process* const process = graph.execution().Find(id);
+  if (process == nullptr || process->Dead() || !process->CalledNccl()) return false;
+  return std::any_of(process->state.threads.begin(), process->state.threads.end(),
+                     [&](const ThreadState& state) {
+                       const WaitNode* const node =
+                           state.gpu_thread ? graph.ThreadNode(id, state.thread) : nullptr;
+                       if (node == nullptr || node->out.size() != 1) return false;
+                       const LeafKind leaf = graph.nodes()[node->out.front().to].leaf;
+                       return leaf == LeafKind::kRunning || leaf == LeafKind::kAsleep;
+                     });
+}
+
+// The witness takes a rank that waits for the one that has yet to make a communicator, although
+// another is elsewhere: that is more likely the one that is missing.
+bool PassesOverAnAbsentRank(const WaitForGraph& graph, const std::vector<WitnessStep>& witness) {
+  return std::any_of(witness.begin(), witness.end(), [&](const WitnessStep& step) {
+    const WaitNode& node = graph.nodes()[step.node];
+    return node.kind == NodeKind::kAnyProcess &&
+           std::any_of(node.out.begin(), node.out.end(), [&](const WaitNode::Edge& edge) {
+             return !edge.discouraged && IsElsewhere(graph, graph.nodes()[edge.to].process);
+           });
+  });
+}
+
 // A rank waits in a circle unless one of its threads that sleep outside of NCCL and CUDA makes the
 // call after all: PyTorch's autograd threads have called NCCL, and sleep until there is more to do.
 // Why that is no proof: a thread may sleep for a while and then call.
@@ -490,7 +519,7 @@ void CyclesBesideSleepers(const RoundView& view, const std::vector<bool>& stuck,
   const std::vector<bool> can = graph.Decide(kAwake);
   if (std::none_of(old.begin(), old.end(), [&](uint32_t n) { return !can[n]; })) return;
   const std::vector<WitnessStep> witness = FindWitness(graph, can, stuck);
-  if (witness.empty()) return;
+  if (witness.empty() || PassesOverAnAbsentRank(graph, witness)) return;
   // A process that is a member already does not make the call a second time; and who writes the
   // memory is not seen.
   for (const WitnessStep& step : witness) {
@@ -516,7 +545,7 @@ void CycleOfInits(const RoundView& view, const std::vector<bool>& stuck,
                   const std::vector<bool>& can, std::vector<Finding>* findings) {
   const WaitForGraph& graph = view.graph;
   const std::vector<WitnessStep> witness = FindWitness(graph, can);
-  if (witness.empty()) return;
+  if (witness.empty() || PassesOverAnAbsentRank(graph, witness)) return;
   for (const WitnessStep& step : witness) {
     const WaitNode& node = graph.nodes()[step.node];
     if (step.edge.discouraged || stuck[step.node]) return;
@@ -532,7 +561,8 @@ void CycleOfInits(const RoundView& view, const std::vector<bool>& stuck,
 
 }  // namespace
 
-std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<bool>& stuck) {
+std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<bool>& stuck,
+                                    HeldOperations* held) {
   const WaitForGraph& graph = view.graph;
   const uint64_t threshold = view.options.suspect_after_ns;
   std::vector<uint32_t> old;
@@ -572,6 +602,12 @@ std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<boo
         mismatched = comm.collective_mismatch >= 0 || comm.transfer_mismatch >= 0 ||
                      (comm.operator_mismatch >= 0 &&
                       !graph.matcher().mismatches()[comm.operator_mismatch].completed);
+        const int found =
+            comm.collective_mismatch >= 0 ? comm.collective_mismatch : comm.transfer_mismatch;
+        if (mismatched && found >= 0 && graph.matcher().mismatches()[found].completed &&
+            without_kernels[n]) {
+          search.Hold(launch->comm_index, n, held);
+        }
       }
       if (mismatched || launch == nullptr || !launch->enqueued) continue;
       if (without_kernels[n] && search.GroupedDifferently(can, n)) continue;

@@ -74,7 +74,8 @@ Proof MakeProof(const WaitForGraph& graph, const Names& names,
                  std::to_string(node.init) + " ";
     const InitCall* init = graph.matcher().FindInit(node.init);
     if (init != nullptr && init->call == Call::kCommDestroy) {
-      proof.assumes.push_back("ncclCommDestroy waits for the other processes, as NCCL 2.28 does");
+      proof.assumes.push_back(
+          "ncclCommDestroy waits for the other processes, as it does in NCCL 2.28.3 and 2.28.9");
     }
     if (node.kind == NodeKind::kKeySet) {
       proof.assumes.push_back("no process outside the job sets the key of the store");
@@ -83,10 +84,10 @@ Proof MakeProof(const WaitForGraph& graph, const Names& names,
     proof.conjectural |= RestsOnConjecture(node);
     if (node.kind == NodeKind::kSignals) {
       const Launch* const wait = graph.execution().FindLaunch(node.launch);
-      if (wait != nullptr)
+      if (wait != nullptr && node.by_kernels)
         proof.assumes.push_back("no kernel sends " + names.RankOf(wait->process) +
                                 " the signals that it waits for");
-      if (node.conjectural)
+      if (node.used_up)
         proof.assumes.push_back("a ncclWaitSignal uses up the signals that it waited for");
     }
     if (node.process == 0) continue;
@@ -137,6 +138,11 @@ Proof MakeProof(const WaitForGraph& graph, const Names& names,
         if (launch->host) {
           proof.assumes.push_back("no time limit of torch.distributed ends the waits");
         }
+        if (launch->deferred) {
+          proof.missing.push_back(
+              "NCCL launches operations of " + names.RankOf(node.process) +
+              "'s non-blocking communicator at a time that gordian does not see");
+        }
         for (StreamId stream : launch->streams) AddStream(*process, stream, &streams, &proof);
         break;
       }
@@ -157,7 +163,7 @@ Proof MakeProof(const WaitForGraph& graph, const Names& names,
       proof.missing.push_back(rank + " did not answer");
     }
     if (process.has_state && process.state.stopped) proof.missing.push_back(rank + " is stopped");
-    if (process.unknown.calls) proof.missing.push_back("records of " + rank + " were lost");
+    if (process.unknown.calls) proof.missing.push_back(names.Lost(process));
     if (process.merger.incomplete()) {
       proof.missing.push_back("records of " + rank + " are on their way");
     }

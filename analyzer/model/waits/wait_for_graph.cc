@@ -135,6 +135,11 @@ void WaitForGraph::ThreadWaits(const Process& process, const ThreadState& state,
   } else if (state.poll_object != 0) {
     rules::Polling(view_, process, state, node, &nodes_);
   }
+  const bool runs = nodes_[node].out.empty() && state.call_id == 0;
+  if (runs && view_.conjecture == Conjecture::kBystanders && thread != nullptr &&
+      thread->calls_nccl) {
+    rules::HostFunctions(process, node, Reason::kPolling, &nodes_);
+  }
   const bool woken = nodes_[node].out.empty() && rules::OnlyAThreadWakes(process, state);
   if (woken) {
     nodes_.Wait(node, rules::Woken(process, &nodes_), Reason::kNotCalled);
@@ -175,6 +180,7 @@ void WaitForGraph::CallWaits(const Process& process, const Thread& thread, const
       }
       rules::FirstUse(view_, process, open, thread.group_launches, node, &nodes_);
       return rules::CapturedFirstUse(view_, process, open, thread, node, &nodes_);
+    case Call::kCommFinalize:
     case Call::kCommDestroy:
       return rules::Destroy(view_, process, open, node, &nodes_);
     case Call::kCommWindowRegister:

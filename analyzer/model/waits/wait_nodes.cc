@@ -1,15 +1,13 @@
 #include "analyzer/model/waits/wait_nodes.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace gordian::model {
 
 uint32_t WaitNodes::Add(NodeKind kind, bool any) {
-  WaitNode node;
+  WaitNode& node = nodes_.emplace_back();
   node.kind = kind;
   node.any = any;
-  nodes_.push_back(std::move(node));
   return static_cast<uint32_t>(nodes_.size() - 1);
 }
 

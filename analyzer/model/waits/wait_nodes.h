@@ -55,7 +55,9 @@ struct WaitNode {
   NodeKind kind = NodeKind::kLeaf;
   LeafKind leaf = LeafKind::kNone;
   bool any = false;          // OR
-  bool conjectural = false;  // rests on what has not been measured
+  bool conjectural = false;  // rests on what has not been measured, or on what no host can see
+  bool by_kernels = false;   // W16: a kernel might send the signals
+  bool used_up = false;      // W16: other waits use up the signals that came
   ProcessId process = 0;     // 0: belongs to none
   ThreadId thread = 0;
   uint32_t tid = 0;

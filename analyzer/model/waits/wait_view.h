@@ -24,6 +24,9 @@ enum class Conjecture : uint8_t {
   kUnbuffered,    // sends wait for their receives (W1p)
   kSharedQueue,   // W6: a device with more streams than hardware queues has one queue for them all
   kNoProcessors,  // W6: an operation of NCCL leaves no multiprocessors to later ones of its device
+  // Threads that have called no NCCL call none, and one that has, and runs, waits for the program's
+  // host functions.
+  kBystanders,
 };
 
 struct WaitView {

@@ -96,8 +96,11 @@ void Comm::WaitLaunched() {
   }
 }
 
+// Afterwards the other members' destruction does not wait for this one: NCCL closes its ends of the
+// connections here.
 ncclResult_t Comm::Finalize() {
   WaitLaunched();
+  if (segment_ != nullptr) End(*this);
   return ncclSuccess;
 }
 

@@ -185,6 +185,24 @@ JOB(destroy_opposite, 2) {
   NCCL_OK(ncclCommDestroy(reverse ? a : b));
 }
 
+JOB(inversion_many_communicators, 2) {
+  // As a job does that makes communicators for many groups and keeps them.
+  cudaStream_t s = c.Stream();
+  const ncclComm_t dp = c.MakeComm("dp", c.All()), tp = c.MakeComm("tp", c.All());
+  for (int i = 0; i < 1500; ++i) {
+    ncclComm_t child = nullptr;
+    NCCL_OK(ncclCommSplit(dp, 0, c.rank, &child, nullptr));
+  }
+  c.Warm(dp, s);
+  c.Warm(tp, s);
+  c.Begin(s);
+  const bool departs = !c.twin && c.rank == c.nranks - 1;
+  c.AllReduce(departs ? tp : dp, s);
+  c.Sync(s);
+  c.AllReduce(departs ? dp : tp, s);
+  c.Sync(s);
+}
+
 namespace {
 
 // The last rank takes no part any more; the others have called an all-reduce with it, and go on

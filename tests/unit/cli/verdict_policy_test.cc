@@ -47,6 +47,23 @@ TEST(VerdictPolicy, SaysTheReportOnceThenOneLineForEachChange) {
   EXPECT_TRUE(policy.problem());
 }
 
+// What stands on the screen names the ranks that verdict.json names.
+TEST(VerdictPolicy, OtherRanksAreALine) {
+  VerdictPolicy policy({});
+  auto first = Make(VerdictKind::kRankNotJoined, Confidence::kSuspected);
+  first.main.culprit_ranks = {0, 1};
+  auto second = first;
+  second.main.culprit_ranks = {1};
+  EXPECT_EQ(policy.Judge(first, false), Say::kReport);
+  EXPECT_EQ(policy.Judge(second, false), Say::kHeadline);
+  EXPECT_EQ(policy.Judge(second, false), Say::kNothing);
+  EXPECT_EQ(policy.Judge(first, false), Say::kHeadline);
+  int lines = 0;
+  for (int i = 0; i < 100; ++i)
+    lines += policy.Judge(i % 2 == 0 ? second : first, false) == Say::kHeadline;
+  EXPECT_LE(lines, VerdictPolicy::kMostFurther);
+}
+
 TEST(VerdictPolicy, SaysThatASuspicionIsWithdrawn) {
   VerdictPolicy policy({});
   const auto suspected = Make(VerdictKind::kRankNotJoined, Confidence::kSuspected);

@@ -135,14 +135,32 @@ TEST(GivingUp, TheCulpritGoesOn) {
   EXPECT_FALSE(SaysTrouble(model.Current().main.verdict)) << model.Current().main.summary;
 }
 
-// A job that ends well had nothing.
+// Their own watchdogs end all ranks, with whatever code: the job did not go on.
+TEST(GivingUp, WatchdogsEndTheJob) {
+  for (const int code : {0, 1}) {
+    Waiting waiting;
+    for (const int rank : {0, 1, 3, 2}) waiting.job.End(rank, 0, code);
+    waiting.job.EndJob(&waiting.model, code);
+    waiting.ExpectStands();
+    const std::string summary = waiting.model.Current().main.summary;
+    EXPECT_NE(summary.find("The job has ended"), std::string::npos) << summary;
+  }
+}
+
+// The awaited rank came before the end, if only between two rounds: there is nothing left to say.
 TEST(GivingUp, TheJobEndsWell) {
-  Waiting waiting;
-  waiting.job.End(0, SIGTERM);
-  waiting.job.Rounds(&waiting.model, 1);
-  waiting.job.EndJob(&waiting.model, 0);
-  EXPECT_FALSE(SaysTrouble(waiting.model.Current().main.verdict))
-      << waiting.model.Current().main.summary;
+  const Program late = {Init(0), Nap(20'000'000'000), AllReduce(0), StreamSync()};
+  SimJob job(Comms(1, 4), {kUsual, kUsual, late, kUsual});
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 6);
+  EXPECT_TRUE(SaysTrouble(model.Current().main.verdict)) << model.Current().main.summary;
+  ASSERT_TRUE(job.Wake());
+  job.Run();
+  ASSERT_TRUE(job.Unfinished().empty());
+  for (const int rank : {0, 1, 2, 3}) job.End(rank, 0);
+  job.EndJob(&model, 0);
+  EXPECT_FALSE(SaysTrouble(model.Current().main.verdict)) << model.Current().main.summary;
 }
 
 }  // namespace

@@ -154,6 +154,39 @@ TEST(Jobs, AHostFunctionMayWakeASleeper) {
   }
 }
 
+// Threads that call CUDA alone, as those that poll events or copy data do, are no reason to say that
+// no rank comes.
+TEST(Jobs, ACircleBesideAThreadThatCallsCudaIsASuspicion) {
+  const std::vector<Program> programs = {
+      Inits(2) + Program{AllReduce(0, 1), DeviceSync(), AllReduce(1, 2), DeviceSync()},
+      Inits(2) + Program{AllReduce(1, 2), DeviceSync(), AllReduce(0, 1), DeviceSync()}};
+  SimJob job(Comms(2, 2), programs);
+  job.other_thread = job.other_calls_cuda = job.other_runs = true;
+  job.other_sleep = ThreadSleep::kOutside;
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 7);
+  const Verdict verdict = model.Current();
+  ExpectVerdict(verdict,
+                {VerdictKind::kDeadlock, Confidence::kSuspected, {0, 1}, "host-wait-cycle"});
+  EXPECT_TRUE(HasEntry(verdict.main.evidence.assumes, "threads that have called no NCCL"));
+  for (const Finding& finding : verdict.findings) EXPECT_NE(finding.check, "rank-not-joined");
+}
+
+// Nor are those that spin until a host function behind an operation sets a flag.
+TEST(Jobs, ACircleThroughAFlagOfAHostFunctionIsASuspicion) {
+  const auto program = [](int first) {
+    return Inits(2) + Program{AllReduce(first), FlagFunction(1, 1), Spin()};
+  };
+  SimJob job(Comms(2, 2), {program(0), program(1)});
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 17);
+  ExpectVerdict(model.Current(),
+                {VerdictKind::kDeadlock, Confidence::kSuspected, {0, 1}, "host-wait-cycle"});
+  EXPECT_TRUE(HasEntry(model.Current().main.evidence.assumes, "host functions"));
+}
+
 // As PyTorch's autograd threads: they have called NCCL, and wait for more to do.
 TEST(Jobs, ACircleBesideAThreadThatSleepsIsASuspicion) {
   const std::vector<Program> programs = {
@@ -380,6 +413,43 @@ TEST(Jobs, ConfirmationTakesTwoRounds) {
   job.Rounds(&model, 0.1, 0.1);
   EXPECT_FALSE(model.WantsConfirmation());
   EXPECT_EQ(model.Current().main.verdict, VerdictKind::kDeadlock);
+}
+
+bool Also(const Verdict& verdict, const char* check) {
+  return std::any_of(verdict.findings.begin(), verdict.findings.end(),
+                     [&](const Finding& finding) { return finding.check == check; });
+}
+
+// All are through a mismatch, and then wait for a rank that does not come: that is the finding.
+TEST(Jobs, AHangIsSaidBeforeAMismatchThatIsOver) {
+  const Program other = {Init(0), AllReduce(0, 1, 512), StreamSync(), AllReduce(0), StreamSync()};
+  const Program usual = {Init(0), AllReduce(0), StreamSync(), AllReduce(0), StreamSync()};
+  const Program absent = {Init(0), AllReduce(0), StreamSync(), Sleep()};
+  ExpectHang(Comms(1, 3), {other, usual, absent},
+             {VerdictKind::kHostBlocked, Confidence::kSuspected, {2}, "host-blocked"}, 7);
+  SimJob job(Comms(1, 3), {other, usual, absent});
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 7);
+  EXPECT_TRUE(Also(model.Current(), "mismatch-count")) << model.Current().main.summary;
+}
+
+// Nothing but the mismatch explains that a later operation does not end: the finding says both.
+TEST(Jobs, AMismatchThatHoldsALaterOperationSaysSo) {
+  const Program other = {Init(0), AllReduce(0, 1, 512), AllReduce(0), StreamSync()};
+  const Program usual = {Init(0), AllReduce(0), AllReduce(0), StreamSync()};
+  SimJob job(Comms(1, 3), {other, usual, usual});
+  job.held_comm = 0;
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 7);
+  const Finding finding = model.Current().main;
+  EXPECT_EQ(finding.check, "mismatch-count") << finding.summary;
+  EXPECT_NE(finding.summary.find("All have completed it, and AllReduce #1, which all have issued "
+                                 "since, does not end."),
+            std::string::npos)
+      << finding.summary;
+  EXPECT_FALSE(IsOver(finding));
 }
 
 }  // namespace

@@ -463,7 +463,10 @@ TEST(Jobs, WindowsInOppositeOrder) {
 TEST(Jobs, DestroyedInOppositeOrder) {
   const Program usual = Inits(2) + Program{AllReduce(0), StreamSync(), Destroy(0), Destroy(1)};
   const Program other = Inits(2) + Program{AllReduce(0), StreamSync(), Destroy(1), Destroy(0)};
-  ExpectHang(Comms(2, 2), {usual, other}, Deadlock({0, 1}, "communicator-call-order"), 2);
+  // Which release of NCCL runs is not known, and they need not all wait for each other.
+  ExpectHang(Comms(2, 2), {usual, other},
+             {VerdictKind::kDeadlock, Confidence::kSuspected, {0, 1}, "communicator-call-order"},
+             8);
   ExpectHealthy(Comms(2, 2), {usual, usual});
   // One destroys early and the other works on: no rank is blamed for a minute.
   for (const int seconds : {50, 70}) {

@@ -78,7 +78,9 @@ void MemoryWait(const WaitView&, const Process&, const StreamQueue&, const WorkI
 void CommunicatorCall(const WaitView&, CommUid call, Reason, uint32_t thread, WaitNodes*);
 // W11 of a thread in ncclCommWindowRegister, or of W11d.
 void MeetMembers(const WaitView&, const OpenCall&, uint32_t thread, WaitNodes*);
-// W11d
+// W11d: of a thread that waits for its process's work on the communicator.
+void OwnWork(const WaitView&, const Process&, CommId, Reason, uint32_t thread, WaitNodes*);
+// W11d of a thread that finalizes or destroys one.
 void Destroy(const WaitView&, const Process&, const OpenCall&, uint32_t thread, WaitNodes*);
 
 // W12
@@ -95,6 +97,8 @@ uint32_t LeftCommunicator(const CommMember&, int comm, WaitNodes*);
 // W15 of a thread whose call, or group, launches these.
 void FirstUse(const WaitView&, const Process&, const OpenCall&, const std::vector<LaunchId>&,
               uint32_t thread, WaitNodes*);
+// W15 of a launch that its non-blocking communicator connects for, after the call has returned.
+void Connecting(const WaitView&, const Launch&, uint32_t node, WaitNodes*);
 // W15c
 void CapturedFirstUse(const WaitView&, const Process&, const OpenCall&, const Thread&,
                       uint32_t thread, WaitNodes*);
@@ -112,7 +116,7 @@ bool OnlyAThreadWakes(const Process&, const ThreadState&);
 // W19: a thread of the process that can wake others runs.
 uint32_t Woken(const Process&, WaitNodes*);
 // ... or one of the program's host functions, each of which `node` then waits for.
-void HostFunctions(const Process&, uint32_t node, WaitNodes*);
+void HostFunctions(const Process&, uint32_t node, Reason, WaitNodes*);
 
 // W20 of an operation that torch.distributed carries out on the host.
 void HostOperation(const WaitView&, const Launch& launch, WaitNodes*);

@@ -1,12 +1,37 @@
-// W4p: A thread that has polled an event or a stream for long waits until what it polls is done.
+// W4p: A thread that has polled an event, a stream or a communicator for long waits for it.
 //
-// That its loop leaves in no other way is an assumption, which the finding names (confirm.cc).
+// Until the work is done, or what a non-blocking communicator was last asked for: to be made, to
+// connect, to be finalized. That the loop leaves in no other way is an assumption, which the
+// finding names (confirm.cc).
 #include <algorithm>
 #include <vector>
 
 #include "analyzer/model/waits/rules/rules.h"
+#include "proto/ring/polled_comm.h"
 
 namespace gordian::model::rules {
+namespace {
+
+// The communicator waits, and the thread for it.
+void Settling(const WaitView& view, const Process& process, CommId id, uint32_t thread,
+              WaitNodes* nodes) {
+  const auto found = process.comms.find(id);
+  if (found == process.comms.end()) return;
+  const LocalComm& comm = found->second;
+  if (comm.unsettled) {
+    CommunicatorCall(view, comm.uid, Reason::kCommunicatorInit, thread, nodes);
+    return;
+  }
+  for (LaunchId launch : view.launches) {
+    const Launch& one = *view.execution.FindLaunch(launch);
+    if (one.process == process.info.process && one.comm == id) {
+      Connecting(view, one, thread, nodes);
+    }
+  }
+  if (comm.finalizing) OwnWork(view, process, id, Reason::kPolling, thread, nodes);
+}
+
+}  // namespace
 
 void Polling(const WaitView& view, const Process& process, const ThreadState& state,
              uint32_t thread, WaitNodes* nodes) {
@@ -16,6 +41,10 @@ void Polling(const WaitView& view, const Process& process, const ThreadState& st
     return;
   }
   (*nodes)[thread].since_ns = state.poll_since_ns;
+  if ((state.poll_object & ring::kPolledComm) != 0) {
+    const auto comm = static_cast<CommId>(state.poll_object & ~ring::kPolledComm);
+    return Settling(view, process, comm, thread, nodes);
+  }
   std::vector<StreamPosition> on;
   auto event = process.events.find(state.poll_object);
   if (event != process.events.end()) {

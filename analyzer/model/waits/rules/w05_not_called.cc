@@ -1,4 +1,6 @@
 // W5: A call that a rank has not made waits for any thread of that rank that could make it.
+#include <algorithm>
+
 #include "analyzer/model/waits/account.h"
 #include "analyzer/model/waits/rules/rules.h"
 
@@ -32,6 +34,21 @@ uint32_t NotCalled(const WaitView& view, const MissingCall& call, WaitNodes* nod
   return ProcessNotCalled(view, member.process, proven, nodes);
 }
 
+namespace {
+
+// Conjecture::kBystanders: one of several threads that has called nothing of NCCL.
+bool IsBystander(const Process& process, ThreadId thread) {
+  const auto calls = [&](ThreadId id) {
+    const auto found = process.threads.find(id);
+    return found != process.threads.end() && found->second.calls_nccl;
+  };
+  return !calls(thread) &&
+         std::any_of(process.state.threads.begin(), process.state.threads.end(),
+                     [&](const ThreadState& other) { return calls(other.thread); });
+}
+
+}  // namespace
+
 uint32_t ProcessNotCalled(const WaitView& view, ProcessId id, bool proven, WaitNodes* nodes) {
   const Process* process = view.execution.Find(id);
   if (process == nullptr) return nodes->Leaf(LeafKind::kUnknown, id);
@@ -49,10 +66,12 @@ uint32_t ProcessNotCalled(const WaitView& view, ProcessId id, bool proven, WaitN
     sleepers |= OnlyAThreadWakes(*process, state);
     workers += CarriesOut(state);
     if (!state.gpu_thread && state.call_id == 0) continue;
+    if (view.conjecture == Conjecture::kBystanders && IsBystander(*process, state.thread)) continue;
     const uint32_t thread = nodes->ThreadOf(id, state.thread);
     if (thread != kNoNode) nodes->Wait(node, thread, Reason::kNotCalled);
   }
-  if (sleepers && !(*nodes)[node].out.empty()) HostFunctions(*process, node, nodes);
+  if (sleepers && !(*nodes)[node].out.empty())
+    HostFunctions(*process, node, Reason::kNotCalled, nodes);
   if (workers > 0 && !(*nodes)[node].out.empty()) OperationsEnd(*process, workers, node, nodes);
   // No thread there has called anything yet: the one that will is in code of its own.
   if ((*nodes)[node].out.empty()) {

@@ -45,14 +45,28 @@ class UnnamedMembers {
     return ProcessNotCalled(view_, id, SaysNotIn(process, view_.matcher, init_, 0), nodes_);
   }
 
+  // Several processes may have the rank: a launcher and what it started, a process and the child
+  // that goes on in its place. Any of them may call, except those that have ended before others.
   uint32_t OfEnvironment(int rank) {
-    uint32_t target = nodes_->Leaf(LeafKind::kUnknown, 0, init_.comm);
+    std::vector<uint32_t> calls;
+    uint32_t ended = kNoNode;
     for (const auto& [id, process] : view_.execution.processes()) {
       if (process.info.env_rank != rank) continue;
-      target = view_.matcher.MayHaveCalled(init_, id) ? nodes_->Leaf(LeafKind::kDone, 0)
-                                                      : ProcessCalls(id, process);
+      if (view_.matcher.MayHaveCalled(init_, id)) return nodes_->Leaf(LeafKind::kDone, 0);
+      const uint32_t node = ProcessCalls(id, process);
+      if (process.Dead()) {
+        ended = node;
+      } else {
+        calls.push_back(node);
+      }
     }
-    return target;
+    if (calls.empty())
+      return ended != kNoNode ? ended : nodes_->Leaf(LeafKind::kUnknown, 0, init_.comm);
+    if (calls.size() == 1) return calls.front();
+    const uint32_t any = nodes_->Add(NodeKind::kAnyProcess, /*any=*/true);
+    (*nodes_)[any].init = init_.uid;
+    for (const uint32_t node : calls) nodes_->Wait(any, node, Reason::kNotCalled);
+    return any;
   }
 
   uint32_t Any() {
@@ -108,6 +122,7 @@ uint32_t AllMembersCall(const WaitView& view, const InitCall& init, WaitNodes* n
   uint32_t node;
   if (!nodes->Shared(NodeKind::kInit, false, init.uid, 0, &node)) return node;
   (*nodes)[node].init = init.uid;
+  (*nodes)[node].conjectural = init.call == Call::kCommDestroy;
   if (!init.members_known) {
     nodes->Wait(node, nodes->Leaf(LeafKind::kUnknown, 0, init.parent), Reason::kCommunicatorInit);
     return node;
@@ -127,9 +142,10 @@ uint32_t AllMembersCall(const WaitView& view, const InitCall& init, WaitNodes* n
     } else if (init.parent >= 0) {
       const CommMember& member = view.matcher.comms()[init.parent].members[r];
       const Process* process = member.known ? view.execution.Find(member.process) : nullptr;
-      // Destroying waits neither for members that have aborted nor for processes that are gone.
+      // Destroying waits neither for members that have aborted or finalized nor for processes that
+      // are gone.
       if (init.call == Call::kCommDestroy &&
-          (member.aborted || (process != nullptr && process->Dead()))) {
+          (member.aborted || member.finalized || (process != nullptr && process->Dead()))) {
         continue;
       }
       nodes->Wait(

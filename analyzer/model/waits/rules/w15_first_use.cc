@@ -114,6 +114,31 @@ struct Use {
 
 }  // namespace
 
+void Connecting(const WaitView& view, const Launch& launch, uint32_t node, WaitNodes* nodes) {
+  if (!launch.connecting) return;
+  const auto wait_for = [&](size_t part, uint32_t on) {
+    nodes->WaitAsPart(node, on, Reason::kFirstUse, static_cast<int>(part), launch.id);
+  };
+  for (size_t i = 0; i < launch.parts.size(); ++i) {
+    const PartRef& ref = launch.parts[i].ref;
+    if (ref.comm < 0 || view.matcher.comms()[ref.comm].opaque || launch.parts[i].elsewhere)
+      continue;
+    if (ref.kind == PartKind::kCollective) {
+      const Instance* instance = view.matcher.FindInstance(ref.comm, ref.sequence);
+      const bool all = !IsPairwise(launch.parts[i].signature.call) ||
+                       launch.parts[i].signature.call == Call::kAllToAll;
+      if (instance == nullptr || instance->mismatch != kAgrees || !all) continue;
+      wait_for(i, AllCalled(view, ref.comm, ref.sequence, nodes));
+    } else if (const model::Transfer* transfer = view.matcher.FindTransfer(ref)) {
+      const bool sends = ref.kind == PartKind::kSend;
+      PartRef other = ref;
+      other.kind = sends ? PartKind::kReceive : PartKind::kSend;
+      std::swap(other.rank, other.peer);
+      wait_for(i, Called(view, sends ? transfer->receive : transfer->send, other, nodes));
+    }
+  }
+}
+
 void FirstUse(const WaitView& view, const Process& process, const OpenCall& open,
               const std::vector<LaunchId>& launches, uint32_t thread, WaitNodes* nodes) {
   if (view.Inside(open) < view.options.first_use_counts_after_ns) return;

@@ -111,7 +111,10 @@ uint32_t Arrive(const WaitView& view, const Launch& wait, size_t index, WaitNode
   signals.launch = wait.id;
   signals.ordinal = index;
   signals.sequence = needed;
-  signals.conjectural = needed > use.count && use.count <= line.sent.done + called;
+  const Process* const sender = view.execution.Find(source.process);
+  signals.by_kernels = sender != nullptr && !sender->Dead();
+  signals.used_up = needed > use.count && use.count <= line.sent.done + called;
+  signals.conjectural = signals.by_kernels || signals.used_up;
   const uint64_t missing = needed - line.sent.done;
   const bool enough = called >= missing;
   if (enough) {

@@ -1,6 +1,7 @@
 #include "tests/unit/model/sim/random_programs.h"
 
 #include <algorithm>
+#include <random>
 #include <sstream>
 
 namespace gordian::model::testing {
@@ -11,7 +12,8 @@ std::string Print(const Case& c) {
       "kernel",     "hostfn", "record",     "wait",     "streamsync", "devicesync", "eventsync",
       "free",       "copy",   "poll",       "sleep",    "spin",       "exit",       "kill",
       "stop",       "abort",  "destroy",    "finalize", "window",     "graph",      "waitvalue",
-      "writevalue", "signal", "waitsignal"};
+      "writevalue", "signal", "waitsignal", "nap",      "read",       "waitflag",   "join",
+      "setflag",    "answer", "fork",       "pollcomm"};
   std::ostringstream out;
   out << (c.cold ? "cold" : "warm") << (c.launch_order ? ", launch order\n" : "\n");
   for (size_t i = 0; i < c.comms.size(); ++i) {
@@ -20,9 +22,8 @@ std::string Print(const Case& c) {
     if (c.comms[i].grown_from >= 0) out << ", grown from " << c.comms[i].grown_from;
     out << "\n";
   }
-  for (size_t p = 0; p < c.programs.size(); ++p) {
-    out << "rank " << p << ":";
-    for (const Op& op : c.programs[p]) {
+  const auto print = [&](const Program& program) {
+    for (const Op& op : program) {
       if (op.what == Do::kInit) continue;
       out << " " << kWords[static_cast<int>(op.what)];
       if (op.what == Do::kCollective) out << static_cast<int>(op.call);
@@ -37,12 +38,23 @@ std::string Print(const Case& c) {
       if (op.what == Do::kEventRecord || op.what == Do::kEventWait || op.what == Do::kEventSync) {
         out << "e" << op.event;
       }
+      if (op.after_ns != 0) out << " for " << static_cast<double>(op.after_ns) * 1e-9;
+      if (op.flags || (op.what >= Do::kRead && op.what <= Do::kAnswer)) out << "f" << op.event;
       for (const Op& inner : op.inside) {
         out << "{" << static_cast<int>(inner.call) << "c" << inner.comm << "r" << inner.root_or_peer
             << "s" << inner.stream << "}";
       }
     }
     out << "\n";
+  };
+  for (size_t p = 0; p < c.programs.size(); ++p) {
+    out << "rank " << p << ":";
+    print(c.programs[p]);
+    for (const auto& [process, program] : c.helpers) {
+      if (process != static_cast<int>(p)) continue;
+      out << "  helper:";
+      print(program);
+    }
   }
   return out.str();
 }
@@ -264,8 +276,168 @@ SignalCase WithSignals(uint64_t number) {
   return made;
 }
 
+namespace {
+
+bool IsOperation(const Op& op) {
+  return op.what == Do::kCollective || op.what == Do::kSend || op.what == Do::kRecv;
+}
+
+// Threads beside the first ones, and sleeps that time, another process or a thread ends.
+class Outsider {
+ public:
+  Outsider(Case* c, uint64_t seed) : case_(*c), random_(seed) {}
+
+  void Add() {
+    if (Below(2) == 0) {  // nothing but what makes the communicators
+      for (Program& p : case_.programs) p.resize(FirstBehindInits(p));
+    }
+    if (Below(3) != 0) Cross();
+    for (int p = 0; p < static_cast<int>(case_.programs.size()); ++p) {
+      Program& program = case_.programs[p];
+      if (!program.empty() && program.back().what == Do::kSleep) program.pop_back();
+      for (int n = Below(3); n > 0; --n) InsertAfter(p, DeviceSync());
+      if (Below(2) == 0) MoveToHelper(p);
+      if (Below(3) == 0) Insert(p, Below(2) == 0 ? Nap(Time()) : Answered(p));
+      if (Below(4) == 0) PollFor(p);
+      if (Below(8) == 0) program.insert(program.begin(), Fork(Below(2) == 0));
+      const bool joins = Below(2) == 0;
+      for (int h = 0; h < Helpers(p) && joins; ++h) program.push_back(Join(h));
+      if (Below(2) == 0) program.push_back(Exit(0));
+    }
+  }
+
+ private:
+  int Below(int n) { return static_cast<int>(random_() % static_cast<uint64_t>(n)); }
+  uint64_t Time() { return 1'000'000 + random_() % 15'000'000'000; }
+  int Helpers(int process) const {
+    return static_cast<int>(std::count_if(case_.helpers.begin(), case_.helpers.end(),
+                                          [&](const auto& h) { return h.first == process; }));
+  }
+  static size_t FirstBehindInits(const Program& p) {
+    size_t first = 0;
+    while (first < p.size() && p[first].what == Do::kInit) ++first;
+    return first;
+  }
+  // Behind what makes the communicators, and in no group.
+  size_t Place(const Program& p) {
+    const size_t first = FirstBehindInits(p);
+    const size_t at = first + static_cast<size_t>(Below(static_cast<int>(p.size() - first) + 1));
+    bool in_group = false;
+    for (size_t i = 0; i < at; ++i) {
+      if (p[i].what == Do::kGroupStart) in_group = true;
+      if (p[i].what == Do::kGroupEnd) in_group = false;
+    }
+    return in_group ? first : at;
+  }
+  void Insert(int process, const Op& op) {
+    Program& p = case_.programs[process];
+    p.insert(p.begin() + static_cast<ptrdiff_t>(Place(p)), op);
+  }
+  void InsertAfter(int process, const Op& op) { Insert(process, op); }
+
+  // Another process answers, or nothing but time does.
+  Op Answered(int process) {
+    const int pipe = ++pipes_;
+    const int other = Below(static_cast<int>(case_.programs.size()));
+    if (other == process || Below(2) == 0) return Read(pipe, Time());
+    Insert(other, Answer(pipe));
+    return Read(pipe);
+  }
+
+  void PollFor(int process) {
+    Program& p = case_.programs[process];
+    const auto at = static_cast<ptrdiff_t>(Place(p));
+    p.insert(p.begin() + at, {Record(7, 1), Poll(7, Time())});
+  }
+
+  // What lets the helper begin.
+  Op Before(int process) {
+    switch (Below(4)) {
+      case 0:
+        return Answered(process);
+      case 1: {
+        const int flag = ++flags_;
+        Insert(process, Below(2) == 0 ? SetFlag(flag) : FlagFunction(flag, 1 + Below(2)));
+        return WaitFlag(flag);
+      }
+      default:
+        return Nap(Time());
+    }
+  }
+
+  void Help(int process, std::vector<Op> does) {
+    Program helper = {Before(process)};
+    if (Below(4) == 0) helper.push_back(Before(process));
+    helper.insert(helper.end(), does.begin(), does.end());
+    if (Below(2) == 0) helper.push_back(StreamSync(does.front().stream));
+    if (Below(3) == 0) {
+      const int flag = ++flags_;
+      helper.push_back(SetFlag(flag));
+      Insert(process, WaitFlag(flag));
+    }
+    case_.helpers.emplace_back(process, std::move(helper));
+  }
+
+  void MoveToHelper(int process) {
+    Program& p = case_.programs[process];
+    std::vector<size_t> alone;
+    bool in_group = false;
+    for (size_t i = 0; i < p.size(); ++i) {
+      if (p[i].what == Do::kGroupStart) in_group = true;
+      if (p[i].what == Do::kGroupEnd) in_group = false;
+      if (IsOperation(p[i]) && !in_group) alone.push_back(i);
+    }
+    if (alone.empty()) return;
+    const size_t first = alone[static_cast<size_t>(Below(static_cast<int>(alone.size())))];
+    size_t last = first + 1;
+    if (Below(3) == 0 && last < p.size() && IsOperation(p[last])) ++last;
+    std::vector<Op> does(p.begin() + static_cast<ptrdiff_t>(first),
+                         p.begin() + static_cast<ptrdiff_t>(last));
+    p.erase(p.begin() + static_cast<ptrdiff_t>(first), p.begin() + static_cast<ptrdiff_t>(last));
+    Help(process, std::move(does));
+  }
+
+  // Two ranks that wait for each other until a helper of one calls.
+  void Cross() {
+    const int n = static_cast<int>(case_.programs.size());
+    const int one = Below(n), other = (one + 1 + Below(n - 1)) % n;
+    SimComm comm;
+    comm.members = {one, other};
+    const int a = static_cast<int>(case_.comms.size()), b = a + 1;
+    case_.comms.push_back(comm);
+    case_.comms.push_back(comm);
+    for (const int p : {one, other}) {
+      Program& program = case_.programs[p];
+      const auto at = static_cast<ptrdiff_t>(FirstBehindInits(program));
+      program.insert(program.begin() + at, {Init(a), Init(b)});
+      const auto to = static_cast<ptrdiff_t>(Place(program));
+      const auto from = std::max(to, at + 2);
+      if (p == one) {
+        program.insert(program.begin() + from,
+                       {AllReduce(a, 2), StreamSync(2), AllReduce(b, 2), StreamSync(2)});
+      } else {
+        program.insert(program.begin() + from, {AllReduce(b, 2), StreamSync(2)});
+      }
+    }
+    Help(other, {AllReduce(a, 1 + Below(3))});
+  }
+
+  Case& case_;
+  int flags_ = 0, pipes_ = 0;
+  std::mt19937_64 random_;
+};
+
+}  // namespace
+
+Case WithOutside(uint64_t number) {
+  Case c = MakeCase(number);
+  Outsider(&c, number * 31 + 7).Add();
+  return c;
+}
+
 SimJob Make(const Case& c, uint64_t seed) {
   SimJob job(c.comms, c.programs, c.cold, seed);
+  for (const auto& [process, program] : c.helpers) job.AddHelper(process, program);
   job.launch_order = c.launch_order;
   const int n = static_cast<int>(c.programs.size());
   for (int p = 0; p < n; ++p) job.env[p] = {p, n};

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/unit/model/sim/sim_job.h"
@@ -14,6 +15,7 @@ namespace gordian::model::testing {
 struct Case {
   std::vector<SimComm> comms;
   std::vector<Program> programs;
+  std::vector<std::pair<int, Program>> helpers;  // by process
   bool cold = false;
   bool launch_order = false;
   bool memory = false;  // streams wait for values in memory
@@ -23,6 +25,10 @@ std::string Print(const Case& c);
 
 // In some a communicator grows from one of a part of its members, made before it.
 Case MakeCase(uint64_t number);
+
+// With helper threads, and sleeps that end by time, by another process or by a thread: late callers,
+// answered reads, loops with deadlines, flags that host functions set, children that go on.
+Case WithOutside(uint64_t number);
 
 // Signals and waits for them, of a pair on one stream at each end or on several.
 struct SignalCase {

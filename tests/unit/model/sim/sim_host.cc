@@ -11,11 +11,50 @@ bool SimJob::HostEnabled(int process) const {
   if (p.dead || p.stopped || p.pc >= programs_[process].size()) return false;
   const Op& op = programs_[process][p.pc];
   if (op.what == Do::kSleep || op.what == Do::kSpin || Granted(process)) return false;
+  if (p.asleep) return WakesNow(process);
   return !p.in_call || CallCanEnd(process, op);
+}
+
+bool SimJob::WakesNow(int process) const {
+  const Proc& p = procs_[process];
+  const Op& op = programs_[process][p.pc];
+  if (p.wakes_ns != 0 && now_ >= p.wakes_ns) return true;
+  const auto answered = answers_.find(op.event);
+  if (op.what == Do::kRead) return answered != answers_.end() && answered->second > 0;
+  if (op.what == Do::kWaitFlag) return p.flags.count(op.event) > 0;
+  return op.what == Do::kJoin &&
+         p.helpers[op.event].pc >= helper_programs_[process][op.event].size();
+}
+
+// What was asked of a non-blocking communicator last: to be made, to connect, to be finalized.
+bool SimJob::CommReady(int process, int comm) const {
+  const Proc& p = procs_[process];
+  for (int member : comms_[comm].members) {
+    if (procs_[member].made.count(comm) == 0 && !Granted(member)) return false;
+  }
+  for (const Launch& launch : launches_) {
+    if (launch.process != process || launch.comm != comm) continue;
+    if (p.finalized.count(comm) > 0 && !launch.done) return false;
+    for (const OpPart& part : launch.parts) {
+      for (size_t r = 0; cold_ && r < comms_[comm].members.size(); ++r) {
+        if (!Called(comm, static_cast<int>(r), part.sequence)) return false;
+      }
+    }
+  }
+  return true;
 }
 
 bool SimJob::CallCanEnd(int process, const Op& op) const {
   const Proc& p = procs_[process];
+  const bool slow = op.what == Do::kDestroy && now_ < p.call_since + slow_destroy_ns;
+  return !slow && NothingHoldsUp(process, op);
+}
+
+bool SimJob::NothingHoldsUp(int process, const Op& op) const {
+  const Proc& p = procs_[process];
+  const bool of_comm = op.what == Do::kInit || op.what == Do::kSplit ||
+                       op.what == Do::kCollective || op.what == Do::kFinalize;
+  if (of_comm && !comms_[op.comm].blocking) return true;
   switch (op.what) {
     case Do::kInit:
     case Do::kSplit: {
@@ -40,14 +79,18 @@ bool SimJob::CallCanEnd(int process, const Op& op) const {
       return true;
     case Do::kGraph:
       return process != slow_capture && Connects(process, Now(process), std::nullopt);
+    case Do::kPollComm:
+      return CommReady(process, op.comm);
+    case Do::kFinalize:
     case Do::kDestroy:
       for (const Launch& launch : launches_) {
         if (launch.process == process && launch.comm == op.comm && !launch.done) return false;
       }
+      if (op.what == Do::kFinalize) return true;
       for (int member : comms_[op.comm].members) {
         const Proc& other = procs_[member];
         if (other.destroyed.count(op.comm) == 0 && other.aborted.count(op.comm) == 0 &&
-            !other.dead && !Granted(member)) {
+            other.finalized.count(op.comm) == 0 && !other.dead && !Granted(member)) {
           return false;
         }
       }
@@ -62,6 +105,7 @@ bool SimJob::CallCanEnd(int process, const Op& op) const {
       }
       return true;
     default:
+      if (p.polled && p.wakes_ns != 0 && now_ >= p.wakes_ns) return true;
       for (const auto& [stream, ordinal] : p.covered) {
         if (!DoneTo(p, stream, ordinal)) return false;
       }
@@ -72,6 +116,13 @@ bool SimJob::CallCanEnd(int process, const Op& op) const {
 void SimJob::Host(int process) {
   Proc& p = procs_[process];
   const Op& op = programs_[process][p.pc];
+  ++p.steps;
+  if (p.asleep) {
+    p.asleep = false;
+    if (op.what == Do::kRead && answers_[op.event] > 0) --answers_[op.event];
+    ++p.pc;
+    return;
+  }
   if (!p.in_call) Begin(process, op);
   if (p.in_call && CallCanEnd(process, op)) {
     EndCall(process, op);
@@ -121,19 +172,14 @@ void SimJob::Cover(Proc* p, int stream, bool and_legacy) {
 // Streams 1.. are blocking ones when a program uses stream 0 at all, else non-blocking.
 void SimJob::Begin(int process, const Op& op) {
   Proc& p = procs_[process];
-  auto uses_legacy = [&] {
-    for (const Op& o : programs_[process]) {
-      if (o.stream == 0) return true;
-    }
-    return false;
-  };
+  const bool legacy = p.legacy;
   auto stream_of = [&](int stream) -> std::vector<Work>& {
     if (p.streams.count(stream) == 0) {
       Emit(process, RecordKind::kPoint, Call::kStreamCreate).payload =
           ring::StreamPayload{.stream = Id(stream),
-                              .flags = stream == 0     ? kStreamLegacy
-                                       : uses_legacy() ? kStreamBlocking
-                                                       : 0u,
+                              .flags = stream == 0 ? kStreamLegacy
+                                       : legacy    ? kStreamBlocking
+                                                   : 0u,
                               .device = 0,
                               .connections = one_queue ? 1u : 0u,
                               .handle = 0x5000u + static_cast<uint64_t>(stream)};
@@ -161,12 +207,13 @@ void SimJob::Begin(int process, const Op& op) {
     w.what = op.what;
     w.endless = op.endless;
     for (const auto& [other, others] : p.streams) {
-      if (other == op.stream || !uses_legacy()) continue;
+      if (other == op.stream || !legacy) continue;
       if (op.stream == 0 || other == 0) w.after.push_back({other, others.size()});
     }
     if (kind == WorkKind::kEventWait && p.events.count(op.event) > 0) {
       for (const auto& place : p.events[op.event]) w.after.push_back(place);
     }
+    if (op.flags) w.word = op.event;
     const bool memory = kind == WorkKind::kMemoryWait || kind == WorkKind::kMemoryWrite;
     if (memory) {
       w.word = op.event;
@@ -300,7 +347,7 @@ void SimJob::Begin(int process, const Op& op) {
       const size_t size = stream_of(op.stream).size();
       std::vector<std::pair<int, uint64_t>> behind = {{op.stream, size}};
       for (const auto& [other, others] : p.streams) {
-        if (other != op.stream && uses_legacy() && (op.stream == 0 || other == 0)) {
+        if (other != op.stream && legacy && (op.stream == 0 || other == 0)) {
           behind.push_back({other, others.size()});
         }
       }
@@ -319,7 +366,7 @@ void SimJob::Begin(int process, const Op& op) {
       auto& wait = host_wait(op.what == Do::kCopy ? WaitKind::kCopy : WaitKind::kStream);
       wait.stream = Id(op.stream);
       wait.ordinal = size;
-      Cover(&p, op.stream, op.what == Do::kCopy && uses_legacy());
+      Cover(&p, op.stream, op.what == Do::kCopy && legacy);
       break;
     }
     case Do::kDeviceSync:
@@ -332,9 +379,12 @@ void SimJob::Begin(int process, const Op& op) {
       p.covered = p.events[op.event];
       break;
     case Do::kPoll:  // no record: the state tells
+    case Do::kPollComm:
       p.in_call = p.polled = true;
       p.call_since = now_;
-      p.covered = p.events[op.event];
+      p.wakes_ns = op.after_ns == 0 ? 0 : now_ + op.after_ns;
+      p.covered.clear();
+      if (op.what == Do::kPoll) p.covered = p.events[op.event];
       break;
     case Do::kExit:
     case Do::kKill:
@@ -382,6 +432,26 @@ void SimJob::Begin(int process, const Op& op) {
       LaunchGraph(process, op);
       ++p.pc;
       break;
+    case Do::kNap:
+    case Do::kRead:
+    case Do::kWaitFlag:
+    case Do::kJoin:
+      p.asleep = true;
+      p.wakes_ns = op.after_ns == 0 ? 0 : now_ + op.after_ns;
+      break;
+    case Do::kSetFlag:
+      p.flags.insert(op.event);
+      ++p.pc;
+      break;
+    case Do::kAnswer:
+      ++answers_[op.event];
+      ++p.pc;
+      break;
+    case Do::kFork:
+      p.parent_waits = !op.endless;
+      ++p.child;
+      ++p.pc;
+      break;
     case Do::kSleep:
     case Do::kSpin:
       break;
@@ -399,8 +469,7 @@ void SimJob::LaunchGraph(int process, const Op& op) {
   }
   Work w;
   w.launch = 0;
-  bool legacy = false;
-  for (const Op& o : programs_[process]) legacy = legacy || o.stream == 0;
+  const bool legacy = p.legacy;
   for (const auto& [other, others] : p.streams) {
     if (other != op.stream && legacy && (op.stream == 0 || other == 0)) {
       w.after.push_back({other, others.size()});
@@ -438,8 +507,7 @@ void SimJob::LaunchGraph(int process, const Op& op) {
 
 void SimJob::Enqueue(int process, std::vector<OpPart> parts, bool group, uint64_t group_number) {
   Proc& p = procs_[process];
-  bool legacy = false;
-  for (const Op& o : programs_[process]) legacy = legacy || o.stream == 0;
+  const bool legacy = p.legacy;
   std::map<int, size_t> before;  // the group does not stand behind itself
   for (const auto& [stream, works] : p.streams) before[stream] = works.size();
   // Nor do the operations of a group behind each other.
@@ -490,6 +558,8 @@ void SimJob::Enqueue(int process, std::vector<OpPart> parts, bool group, uint64_
 
 void SimJob::EndCall(int process, const Op& op) {
   Proc& p = procs_[process];
+  const bool deferred = !comms_.empty() && !comms_[op.comm].blocking;
+  const int32_t result = deferred ? 7 : 0;  // ncclInProgress
   switch (op.what) {
     case Do::kInit:
     case Do::kSplit: {
@@ -498,7 +568,8 @@ void SimJob::EndCall(int process, const Op& op) {
            grows                  ? Call::kCommGrow
            : op.what == Do::kInit ? Call::kCommInit
                                   : Call::kCommSplit)
-          .payload = ring::EndPayload{.comm = static_cast<CommId>(op.comm + 1),
+          .payload = ring::EndPayload{.result = result,
+                                      .comm = static_cast<CommId>(op.comm + 1),
                                       .nranks = static_cast<int>(comms_[op.comm].members.size()),
                                       .rank = RankIn(op.comm, process)};
       return;
@@ -511,6 +582,7 @@ void SimJob::EndCall(int process, const Op& op) {
       CallRecord& r = Emit(process, RecordKind::kEnd, op.call);
       if (elsewhere.count(op.comm) > 0) r.flags |= kElsewhere;
       auto& end = r.Make<ring::EndPayload>();
+      end.result = result;
       end.stream = Id(op.stream);
       end.ordinal = ordinal;
       p.group_ops.clear();
@@ -533,6 +605,7 @@ void SimJob::EndCall(int process, const Op& op) {
       --p.pc;  // there may be more in it, and then it is launched
       return;
     case Do::kPoll:
+    case Do::kPollComm:
       p.polled = false;
       --p.left;  // was not entered either
       return;
@@ -548,7 +621,9 @@ void SimJob::EndCall(int process, const Op& op) {
       Emit(process, RecordKind::kEnd, Call::kCommDestroy);
       return;
     case Do::kFinalize:
-      Emit(process, RecordKind::kEnd, Call::kCommFinalize);
+      p.finalized.insert(op.comm);
+      Emit(process, RecordKind::kEnd, Call::kCommFinalize).payload =
+          ring::EndPayload{.result = result};
       return;
     case Do::kWindow:
       Emit(process, RecordKind::kEnd, Call::kCommWindowRegister);

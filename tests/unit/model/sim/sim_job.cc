@@ -6,6 +6,7 @@ namespace gordian::model::testing {
 namespace {
 
 constexpr uint64_t kStepNs = 1000;
+constexpr int kHelpers = 1'000'000;  // transitions of threads but the first
 
 Op Make(Do what) {
   Op op;
@@ -104,9 +105,58 @@ Op Copy(int stream) {
   o.stream = stream;
   return o;
 }
-Op Poll(int event) {
+Op Poll(int event, uint64_t for_ns) {
   Op o = Make(Do::kPoll);
   o.event = event;
+  o.after_ns = for_ns;
+  return o;
+}
+Op Nap(uint64_t ns) {
+  Op o = Make(Do::kNap);
+  o.after_ns = ns;
+  return o;
+}
+Op Read(int pipe, uint64_t ns) {
+  Op o = Make(Do::kRead);
+  o.event = pipe;
+  o.after_ns = ns;
+  return o;
+}
+Op Answer(int pipe) {
+  Op o = Make(Do::kAnswer);
+  o.event = pipe;
+  return o;
+}
+Op WaitFlag(int flag) {
+  Op o = Make(Do::kWaitFlag);
+  o.event = flag;
+  return o;
+}
+Op SetFlag(int flag) {
+  Op o = Make(Do::kSetFlag);
+  o.event = flag;
+  return o;
+}
+Op FlagFunction(int flag, int stream) {
+  Op o = HostFunction(stream);
+  o.endless = false;
+  o.flags = true;
+  o.event = flag;
+  return o;
+}
+Op Join(int helper) {
+  Op o = Make(Do::kJoin);
+  o.event = helper;
+  return o;
+}
+Op Fork(bool exits) {
+  Op o = Make(Do::kFork);
+  o.endless = exits;
+  return o;
+}
+Op PollComm(int comm) {
+  Op o = Make(Do::kPollComm);
+  o.comm = comm;
   return o;
 }
 Op Sleep() { return Make(Do::kSleep); }
@@ -179,9 +229,48 @@ Op Window(int comm) {
 SimJob::SimJob(std::vector<SimComm> comms, std::vector<Program> programs, bool cold, uint64_t seed)
     : comms_(std::move(comms)),
       programs_(std::move(programs)),
+      helper_programs_(programs_.size()),
       procs_(programs_.size()),
       cold_(cold),
-      random_(seed) {}
+      random_(seed) {
+  for (size_t p = 0; p < programs_.size(); ++p) {
+    for (const Op& op : programs_[p]) procs_[p].legacy |= op.stream == 0;
+  }
+}
+
+SimJob::Turn::Turn(const SimJob& job, int process, size_t helper)
+    : job_(job), process_(process), helper_(helper) {
+  Swap();
+}
+
+void SimJob::Turn::Swap() {
+  Proc& p = job_.procs_[process_];
+  std::swap(static_cast<HostThread&>(p), p.helpers[helper_]);
+  std::swap(job_.programs_[process_], job_.helper_programs_[process_][helper_]);
+}
+
+void SimJob::AddHelper(int process, Program program) {
+  Proc& p = procs_[process];
+  for (const Op& op : program) p.legacy |= op.stream == 0;
+  p.helpers.emplace_back().thread = p.helpers.size() + 2;
+  helper_programs_[process].push_back(std::move(program));
+}
+
+bool SimJob::Wake() {
+  uint64_t first = UINT64_MAX;
+  const auto look = [&](const HostThread& host) {
+    if ((host.asleep || host.polled) && host.wakes_ns > now_)
+      first = std::min(first, host.wakes_ns);
+  };
+  for (const Proc& p : procs_) {
+    if (p.dead || p.stopped) continue;
+    look(p);
+    for (const HostThread& helper : p.helpers) look(helper);
+  }
+  if (first == UINT64_MAX) return false;
+  now_ = first;
+  return true;
+}
 
 int SimJob::RankIn(int comm, int process) const {
   const auto& members = comms_[comm].members;
@@ -192,8 +281,8 @@ int SimJob::RankIn(int comm, int process) const {
 CallRecord& SimJob::Emit(int process, RecordKind kind, Call call) {
   Proc& p = procs_[process];
   CallRecord r;
-  r.process = static_cast<ProcessId>(process + 1);
-  r.thread = 1;
+  r.process = IdOf(process);
+  r.thread = p.thread;
   r.kind = kind;
   r.call = call;
   r.call_id = static_cast<uint16_t>(static_cast<int>(call) + 1);
@@ -397,6 +486,7 @@ bool SimJob::CanEnd(const Launch& launch) const {
     if (part.op.what == Do::kRecv) {
       if (!P2pStarted(comm, root, me, part.sequence, true)) return false;
     } else if (part.op.what == Do::kCollective) {
+      if (comm == held_comm && part.sequence > 0) return false;
       const bool all =
           NeedsAll(part.op.call) ||
           ((part.op.call == Call::kReduce || part.op.call == Call::kGather) && me == root);
@@ -432,6 +522,10 @@ std::vector<int> SimJob::Enabled() const {
   const int n = static_cast<int>(procs_.size());
   for (int p = 0; p < n; ++p) {
     if (HostEnabled(p)) enabled.push_back(p);
+    for (size_t h = 0; h < procs_[p].helpers.size(); ++h) {
+      const Turn turn(*this, p, h);
+      if (HostEnabled(p)) enabled.push_back(kHelpers + 100 * p + static_cast<int>(h));
+    }
   }
   for (size_t l = 0; l < launches_.size(); ++l) {
     if (CanStart(launches_[l])) enabled.push_back(n + 2 * static_cast<int>(l));
@@ -460,12 +554,17 @@ std::vector<int> SimJob::Enabled() const {
 void SimJob::Take(int transition) {
   now_ += kStepNs;
   const int n = static_cast<int>(procs_.size());
-  if (transition < 0) {
+  if (transition >= kHelpers) {
+    const int process = (transition - kHelpers) / 100;
+    const Turn turn(*this, process, static_cast<size_t>((transition - kHelpers) % 100));
+    Host(process);
+  } else if (transition < 0) {
     const int code = -1 - transition;
     Proc& p = procs_[code / 10000];
     Work& work = p.streams[code / 1000 % 10][code % 1000];
     work.done = true;
     if (work.what == Do::kMemoryWrite) p.words[work.word] = work.value;
+    if (work.what == Do::kHostFunction && work.word >= 0) p.flags.insert(work.word);
     const int me = RankIn(work.comm, code / 10000);
     if (work.what == Do::kSignal) ++signals_[{work.comm, me, work.peer}];
     if (work.what == Do::kWaitSignal) {
@@ -538,12 +637,25 @@ bool SimJob::Finished(int process) const {
     const Do next = programs_[process][p.pc].what;
     if (next != Do::kSleep && next != Do::kSpin) return false;
   }
+  for (size_t h = 0; h < p.helpers.size(); ++h) {
+    if (p.helpers[h].pc < helper_programs_[process][h].size()) return false;
+  }
   for (const auto& [stream, works] : p.streams) {
     for (const Work& w : works) {
       if (!w.done) return false;
     }
   }
   return true;
+}
+
+bool SimJob::AllDone() const {
+  for (const Proc& p : procs_) {
+    for (const HostThread& helper : p.helpers) {
+      if (p.dead && helper.in_call && !helper.polled) return false;
+    }
+  }
+  return std::all_of(launches_.begin(), launches_.end(),
+                     [](const Launch& launch) { return launch.done; });
 }
 
 void SimJob::GrantMissing() {

@@ -53,6 +53,16 @@ enum class Do : uint8_t {
   kMemoryWrite,
   kSignal,
   kWaitSignal,
+  // Outside of NCCL and CUDA: what time or the outside ends ...
+  kNap,
+  kRead,
+  // ... and what only another thread of the process does.
+  kWaitFlag,
+  kJoin,
+  kSetFlag,
+  kAnswer,
+  kFork,
+  kPollComm,
 };
 
 struct Op {
@@ -65,7 +75,9 @@ struct Op {
   uint8_t reduce_op = 0;
   int root_or_peer = -1;  // root or peer rank within the communicator; kExit: code; kKill: signal
   int event = 0;
-  bool endless = false;  // kernels
+  bool endless = false;   // kernels
+  uint64_t after_ns = 0;  // kNap, kRead, kPoll: ends after that; 0: not by itself
+  bool flags = false;     // kHostFunction: sets the flag `event`
   MemoryCondition condition =
       MemoryCondition::kGreaterOrEqual;  // kMemoryWait; `event` names the word
   uint64_t value = 1;                    // and kMemoryWrite
@@ -92,7 +104,7 @@ Op DeviceSync();
 Op EventSync(int event);
 Op Free();
 Op Copy(int stream);
-Op Poll(int event);
+Op Poll(int event, uint64_t for_ns = 0);  // with a deadline
 Op Sleep();
 Op Spin();
 Op Exit(int code);
@@ -111,6 +123,19 @@ Op WaitSignal(int comm, int peer, int stream = 1, uint64_t count = 1);
 // name one stream are in order.
 Op Graph(int number, std::vector<Op> inside, int stream = 1);
 
+Op Nap(uint64_t ns);
+// Until another process answers on the pipe, or after the time.
+Op Read(int pipe, uint64_t ns = 0);
+Op Answer(int pipe);
+Op WaitFlag(int flag);
+Op SetFlag(int flag);
+Op FlagFunction(int flag, int stream);  // a host function that sets it
+Op Join(int helper);
+// A child goes on in the process's place, which exits or waits for it.
+Op Fork(bool exits);
+// Until the non-blocking communicator is ready.
+Op PollComm(int comm);
+
 using Program = std::vector<Op>;
 
 struct SimComm {
@@ -123,6 +148,7 @@ struct SimComm {
   // The communicator that it grew from (ncclCommGrow), whose members are among its own; else -1. Of
   // these all but the first know it by another name than the new ones; the first knows both.
   int grown_from = -1;
+  bool blocking = true;
 };
 
 // The stream's number in records.
@@ -154,6 +180,10 @@ class SimJob {
   std::shared_ptr<const StateBlock> MakeBlock(int process) const;
   // Lets `seconds` pass with a round each `period` and all facts fed.
   void Rounds(JobModel* model, double seconds, double period = 0.1);
+  // Another thread of the process, there from the start.
+  void AddHelper(int process, Program program);
+  // Where nothing moves: lets time pass until something sleeps no longer. False: nothing ever will.
+  bool Wake();
   // From outside: a watchdog, a launcher, a person. With a signal, or else with the code.
   void End(int process, int signal, int code = 0);
   void EndJob(JobModel* model, int exit_code = 0);
@@ -163,6 +193,8 @@ class SimJob {
   std::set<int> Unfinished() const;
   // Communicators whose members have called what does not go together.
   std::set<int> Contradictions() const;
+  // True unless operations or calls are unfinished, be it of a process that has ended in them.
+  bool AllDone() const;
   // From now on a host that is not held makes whatever call others need, at once and for good: each
   // leaves the call it is in, if it can, and goes no further. What is unfinished after running on
   // waits for itself.
@@ -172,7 +204,9 @@ class SimJob {
   std::map<int, std::pair<int, int>> env;  // process -> rank, world size
   bool launch_order = false;               // NCCL_LAUNCH_ORDER_IMPLICIT
   bool one_queue = false;                  // CUDA_DEVICE_MAX_CONNECTIONS=1
+  int held_comm = -1;                      // whose collectives but the first do not end
   int never_made = -1;                     // a communicator: NCCL does not get on with it
+  uint64_t slow_destroy_ns = 0;            // what each takes once nothing holds it up
   int slow_capture = -1;                   // a process: its captured calls take long
   std::set<int> elsewhere;                 // communicators that the preemptive runtime has
   int processors = 0;                      // launches of a process that can run at once; 0: enough
@@ -181,7 +215,8 @@ class SimJob {
   ThreadSleep other_sleep = ThreadSleep::kThread;
   bool timer_signals = false;
   bool other_runs = false;
-  bool other_has_called = false;  // and may call again
+  bool other_has_called = false;  // NCCL, and may call again
+  bool other_calls_cuda = false;  // and nothing of NCCL
 
  private:
   struct Work {
@@ -217,12 +252,32 @@ class SimJob {
     bool started = false, done = false, aborted = false;
     bool group = false;
   };
-  struct Proc {
+  struct HostThread {
+    ThreadId thread = 1;
     size_t pc = 0;
     bool in_call = false;
+    bool asleep = false;    // outside of calls
+    uint64_t wakes_ns = 0;  // 0: not by itself
+    uint64_t steps = 0;
     uint64_t call_order = 0, call_since = 0;
-    uint64_t entered = 0, left = 0, published = 0, order = 0;
-    bool gpu = false, dead = false, stopped = false;
+    uint64_t entered = 0, left = 0, published = 0;
+    bool gpu = false;
+    size_t capturing = 0;  // of the graph that is being captured: operations before this one
+    std::vector<std::pair<int, uint64_t>> covered;
+    bool in_group = false;
+    uint32_t group = 0;
+    std::vector<OpPart> group_ops;
+    bool polled = false;
+    size_t granted_from = 0;  // pc when GrantMissing() was called
+  };
+  struct Proc : HostThread {  // its first thread
+    std::vector<HostThread> helpers;
+    std::set<int> flags;
+    uint32_t child = 0;         // processes that went on in its place before
+    bool parent_waits = false;  // the one before is still there
+    bool legacy = false;        // uses the legacy default stream
+    uint64_t order = 0;
+    bool dead = false, stopped = false;
     int exit_code = 0, exit_signal = 0;
     uint64_t ended_ns = 0;
     std::map<int, std::vector<Work>> streams;
@@ -232,21 +287,35 @@ class SimJob {
     std::map<std::tuple<int, int, bool>, uint64_t> next_p2p;  // (communicator, peer, send)
     std::map<int, int> last_launch;
     int last_issued = -1;
-    std::set<int> used, made, aborted, destroyed;
-    std::set<int> captured;  // graphs
-    size_t capturing = 0;    // of the graph that is being captured: operations before this one
+    std::set<int> used, made, aborted, destroyed, finalized;
+    std::set<int> captured;         // graphs
     std::map<int, uint64_t> eager;  // collectives called, by communicator
     std::map<std::tuple<int, int, bool>, uint64_t> eager_p2p;  // as next_p2p
     std::map<int, uint64_t> windows;                         // by communicator: registrations begun
     std::map<std::tuple<int, int, bool>, uint64_t> signals;  // (communicator, peer, send): called
     std::set<std::tuple<int, int, bool>> peers;              // communicator, peer, whether to send
-    std::vector<std::pair<int, uint64_t>> covered;
-    bool in_group = false;
-    uint32_t group = 0;
-    std::vector<OpPart> group_ops;
-    bool polled = false;
-    size_t granted_from = 0;  // pc when GrantMissing() was called
   };
+  // Puts a thread of the process in the place of its first one, for as long as it lives.
+  class Turn {
+   public:
+    Turn(const SimJob& job, int process, size_t helper);
+    ~Turn() { Swap(); }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    void Swap();
+    const SimJob& job_;
+    const int process_;
+    const size_t helper_;
+  };
+  ThreadState StateOf(int process) const;  // of the first thread
+  ProcessId IdOf(int process) const {
+    return static_cast<ProcessId>(process + 1) + 1000 * procs_[process].child;
+  }
+  bool WakesNow(int process) const;
+  bool NothingHoldsUp(int process, const Op& op) const;  // no other rank, nor its own work
+  bool CommReady(int process, int comm) const;
 
   bool Granted(int process) const;
   bool HostEnabled(int process) const;
@@ -294,16 +363,17 @@ class SimJob {
   std::map<std::tuple<int, int, int>, uint64_t>
       signals_;  // (communicator, source, destination): sent, not taken
   std::vector<SimComm> comms_;
-  std::vector<Program> programs_;
-  std::vector<Proc> procs_;
+  mutable std::vector<Program> programs_;                      // a Turn exchanges threads
+  mutable std::vector<std::vector<Program>> helper_programs_;  // by process
+  mutable std::vector<Proc> procs_;
+  std::map<int, int> answers_;  // by pipe: not read
   std::vector<Launch> launches_;
   const bool cold_;
   bool grant_ = false;
   uint64_t now_ = 1'000'000'000;
   uint64_t round_ = 0;
   size_t fed_ = 0;
-  bool introduced_ = false;
-  std::set<int> told_end_;
+  std::set<ProcessId> introduced_, told_end_;
   std::mt19937_64 random_;
 };
 

@@ -1,26 +1,75 @@
 // What a shim and a collector would tell about the simulated job.
+#include <algorithm>
+
+#include "proto/ring/polled_comm.h"
 #include "tests/unit/model/sim/sim_job.h"
 
 namespace gordian::model::testing {
 
 void SimJob::Feed(JobModel* model) {
-  for (int p = 0; p < static_cast<int>(procs_.size()) && !introduced_; ++p) {
-    ProcessInfo info;
-    info.process = static_cast<ProcessId>(p + 1);
-    info.pid = static_cast<uint32_t>(1000 + p);
-    info.runtime_connect = cold_;
-    if (env.count(p) > 0) std::tie(info.env_rank, info.env_world_size) = env[p];
-    model->OnProcessStarted(info);
+  for (int p = 0; p < static_cast<int>(procs_.size()); ++p) {
+    for (uint32_t child = 0; child <= procs_[p].child; ++child) {
+      ProcessInfo info;
+      info.process = static_cast<ProcessId>(p + 1) + 1000 * child;
+      info.pid = 1000 + info.process;
+      info.runtime_connect = cold_;
+      if (env.count(p) > 0) std::tie(info.env_rank, info.env_world_size) = env[p];
+      if (introduced_.insert(info.process).second) {
+        model->OnProcessStarted(info);
+        for (const RecordKind kind : {RecordKind::kBegin, RecordKind::kEnd}) {
+          if (other_has_called) Emit(p, kind, Call::kCommOther).thread = 2;
+        }
+      }
+      const bool went = child < procs_[p].child && !procs_[p].parent_waits;
+      if (went && told_end_.insert(info.process).second)
+        model->OnProcessEnded(info.process, ExitKind::kCode, 0, now_);
+    }
   }
-  introduced_ = true;
   for (; fed_ < log.size(); ++fed_) model->OnRecord(log[fed_]);
   for (int p = 0; p < static_cast<int>(procs_.size()); ++p) {
-    if (!procs_[p].dead || !told_end_.insert(p).second) continue;
+    if (!procs_[p].dead || !told_end_.insert(IdOf(p)).second) continue;
     const bool killed = procs_[p].exit_signal != 0;
-    model->OnProcessEnded(static_cast<ProcessId>(p + 1),
-                          killed ? ExitKind::kSignal : ExitKind::kCode,
+    model->OnProcessEnded(IdOf(p), killed ? ExitKind::kSignal : ExitKind::kCode,
                           killed ? procs_[p].exit_signal : procs_[p].exit_code, procs_[p].ended_ns);
   }
+}
+
+ThreadState SimJob::StateOf(int process) const {
+  const Proc& p = procs_[process];
+  const Do next = p.pc < programs_[process].size() ? programs_[process][p.pc].what : Do::kSpin;
+  ThreadState t;
+  const bool unseen = p.thread != 1 && p.published == 0 && !p.polled;
+  t.thread = unseen ? 0 : p.thread;
+  t.tid = (p.thread == 1 ? 1000 : 10000 * p.thread) + static_cast<uint32_t>(process);
+  t.gpu_thread = p.gpu;
+  t.entered = p.entered;
+  t.left = p.left;
+  t.published = t.collected = p.published;
+  if (p.in_call && p.polled) {
+    const Op& op = programs_[process][p.pc];
+    t.poll_object = next == Do::kPollComm ? ring::kPolledComm | static_cast<uint64_t>(op.comm + 1)
+                                          : 0x9000u + static_cast<uint64_t>(op.event);
+    t.poll_count = 1000;
+    t.poll_since_ns = p.call_since;
+    t.sleep = ThreadSleep::kOutside;
+  } else if (p.in_call) {
+    t.call_id = 1;
+    t.call_order = p.call_order;
+    t.since_ns = p.call_since;
+  }
+  const bool waits = p.asleep && !WakesNow(process);
+  if (waits) {
+    const bool inside = next == Do::kWaitFlag || next == Do::kJoin;
+    t.sleep = inside && p.wakes_ns == 0 ? ThreadSleep::kThread : ThreadSleep::kOutside;
+  }
+  const bool over = p.thread != 1 && p.pc >= programs_[process].size();
+  const bool sleeps = p.in_call || waits || next == Do::kSleep;
+  t.os_state = over        ? OsState::kGone
+               : p.stopped ? OsState::kStopped
+               : sleeps    ? OsState::kSleeping
+                           : OsState::kRunning;
+  t.cpu_ticks = sleeps ? 5 + p.steps : round_ + p.steps;
+  return t;
 }
 
 Round SimJob::MakeRound() {
@@ -32,30 +81,14 @@ Round SimJob::MakeRound() {
     const Proc& p = procs_[i];
     if (p.dead) continue;
     ProcessState state;
-    state.process = static_cast<ProcessId>(i + 1);
+    state.process = IdOf(i);
     state.stopped = p.stopped;
     state.answered = answers && !p.stopped;
-    const Do next = p.pc < programs_[i].size() ? programs_[i][p.pc].what : Do::kSpin;
-    ThreadState t;
-    t.thread = 1;
-    t.tid = static_cast<uint32_t>(1000 + i);
-    t.gpu_thread = p.gpu;
-    t.entered = p.entered;
-    t.left = p.left;
-    t.published = t.collected = p.published;
-    if (p.in_call && p.polled) {
-      t.poll_object = 0x9000u + static_cast<uint64_t>(programs_[i][p.pc].event);
-      t.poll_count = 1000;
-      t.poll_since_ns = p.call_since;
-    } else if (p.in_call) {
-      t.call_id = 1;
-      t.call_order = p.call_order;
-      t.since_ns = p.call_since;
+    state.threads.push_back(StateOf(i));
+    for (size_t h = 0; h < p.helpers.size(); ++h) {
+      const Turn turn(*this, i, h);
+      state.threads.push_back(StateOf(i));
     }
-    const bool sleeps = p.in_call || next == Do::kSleep;
-    t.os_state = p.stopped ? OsState::kStopped : sleeps ? OsState::kSleeping : OsState::kRunning;
-    t.cpu_ticks = sleeps ? 5 : round_;
-    state.threads.push_back(t);
     ThreadState library;
     library.tid = static_cast<uint32_t>(2000 + i);
     library.library_thread = true;
@@ -69,8 +102,8 @@ Round SimJob::MakeRound() {
       other.os_state = OsState::kSleeping;
       other.sleep = other_sleep;
       other.context_switches = other_runs ? round_ : 3;
-      other.thread = other_has_called ? 2 : 0;
-      other.gpu_thread = other_has_called;
+      other.thread = other_has_called || other_calls_cuda ? 2 : 0;
+      other.gpu_thread = other_has_called || other_calls_cuda;
       state.threads.push_back(other);
     }
     for (const auto& [stream, works] : p.streams) {
@@ -93,8 +126,26 @@ Round SimJob::MakeRound() {
       }
       state.comms.push_back(c);
     }
+    for (const int comm : p.made) {
+      if (comms_[comm].blocking || p.eager.count(comm) > 0) continue;
+      const bool ready =
+          std::all_of(comms_[comm].members.begin(), comms_[comm].members.end(),
+                      [&](int member) { return procs_[member].made.count(comm) > 0; });
+      state.comms.push_back(
+          {static_cast<CommId>(comm + 1), ready ? CommState::kReady : CommState::kIniting, 0});
+    }
     state.nccl_calls = 0;
     round.processes.push_back(std::move(state));
+    if (!p.parent_waits) continue;
+    ProcessState parent;
+    parent.process = IdOf(i) - 1000;
+    parent.answered = true;
+    ThreadState waits;
+    waits.tid = 1000 + parent.process;
+    waits.os_state = OsState::kSleeping;
+    waits.sleep = ThreadSleep::kOutside;
+    parent.threads.push_back(waits);
+    round.processes.push_back(std::move(parent));
   }
   return round;
 }

@@ -1,0 +1,125 @@
+// The hang is that of two ranks that use two communicators in opposite orders, beside threads that go
+// on calling CUDA, or behind a flag that a host function sets. The twin keeps one order.
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "tests/e2e/jobs/job.h"
+
+namespace {
+
+bool Departs(const job::Context& c) { return !c.twin && c.rank == c.nranks - 1; }
+
+// `beside` runs again and again on a thread of its own until the main thread is through.
+void InvertBeside(job::Context& c, const std::function<void()>& beside) {
+  const ncclComm_t dp = c.MakeComm("dp", c.All()), tp = c.MakeComm("tp", c.All());
+  const cudaStream_t s = c.Stream();
+  c.Warm(dp, s);
+  c.Warm(tp, s);
+  std::atomic<bool> over = false;
+  std::thread helper([&] {
+    CUDA_OK(cudaSetDevice(c.rank));
+    while (!over) {
+      beside();
+      usleep(2000);
+    }
+  });
+  c.Begin(s);
+  c.AllReduce(Departs(c) ? tp : dp, s);
+  c.Sync(s);
+  c.AllReduce(Departs(c) ? dp : tp, s);
+  c.Sync(s);
+  over = true;
+  helper.join();
+}
+
+// The main thread goes on when a host function behind its first all-reduce says so.
+void InvertBehindFlag(job::Context& c, const std::function<void()>& set,
+                      const std::function<void()>& wait) {
+  static std::function<void()> then;
+  then = set;
+  const ncclComm_t dp = c.MakeComm("dp", c.All()), tp = c.MakeComm("tp", c.All());
+  const cudaStream_t s = c.Stream();
+  c.Warm(dp, s);
+  c.Warm(tp, s);
+  c.Begin(s);
+  c.AllReduce(Departs(c) ? tp : dp, s);
+  CUDA_OK(cudaLaunchHostFunc(
+      s, [](void*) { then(); }, nullptr));
+  c.Step("waits for the flag");
+  wait();
+  c.AllReduce(Departs(c) ? dp : tp, s);
+  c.Sync(s);
+}
+
+}  // namespace
+
+JOB(inversion_beside_poller, 2) {
+  // As a watchdog does: asks whether an event of other work is done.
+  cudaEvent_t event = nullptr;
+  CUDA_OK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  CUDA_OK(cudaEventRecord(event, c.Stream()));
+  InvertBeside(c, [&] {
+    if (cudaEventQuery(event) == cudaErrorNotReady) usleep(1);
+  });
+}
+
+JOB(inversion_beside_copier, 2) {
+  // As a loader of data does: copies to the device on a stream of its own.
+  const cudaStream_t s = c.Stream();
+  float* on_device = c.Buffer(1024);
+  float* pinned = nullptr;
+  CUDA_OK(cudaMallocHost(reinterpret_cast<void**>(&pinned), 4096));
+  InvertBeside(c, [&] {
+    CUDA_OK(cudaMemcpyAsync(on_device, pinned, 4096, cudaMemcpyHostToDevice, s));
+    CUDA_OK(cudaStreamSynchronize(s));
+  });
+}
+
+JOB(inversion_beside_async_errors, 2) {
+  // As PyTorch's watchdog does: asks the communicators for errors, and queries the last event.
+  const ncclComm_t watched = c.MakeComm("watched", c.All());
+  InvertBeside(c, [&] {
+    ncclResult_t state = ncclSuccess;
+    NCCL_OK(ncclCommGetAsyncError(watched, &state));
+  });
+}
+
+JOB(inversion_behind_flag, 2) {
+  static std::mutex mutex;
+  static std::condition_variable changed;
+  static bool ready = false;
+  InvertBehindFlag(
+      c,
+      [] {
+        const std::lock_guard lock(mutex);
+        ready = true;
+        changed.notify_all();
+      },
+      [] {
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [] { return ready; });
+      });
+}
+
+JOB(inversion_behind_polled_flag, 2) {
+  static std::atomic<bool> ready = false;
+  InvertBehindFlag(
+      c, [] { ready = true; },
+      [] {
+        while (!ready) usleep(1000);
+      });
+}
+
+JOB(inversion_behind_spun_flag, 2) {
+  static std::atomic<bool> ready = false;
+  InvertBehindFlag(
+      c, [] { ready = true; },
+      [] {
+        while (!ready) std::this_thread::yield();
+      });
+}
