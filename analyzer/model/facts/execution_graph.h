@@ -141,9 +141,12 @@ struct Launch {
   CommId comm = 0;  // at the process
   int comm_index = -1;
   bool in_group = false;
-  bool host = false;        // of torch.distributed, without NCCL
-  bool unsettled = false;   // non-blocking, made but perhaps not ready
-  bool finalizing = false;  // non-blocking: NCCL finalizes it by itself
+  bool enqueued = false;    // all its positions are known
+  bool aborted = false;     // its communicator was aborted: it ends without its peers
+  bool deferred = false;    // non-blocking: NCCL launches it at some time after its call
+  bool connecting = false;  // deferred, and the first use of something (W15)
+  bool follows = true;      // false: where it went is not known
+  bool host = false;        // torch.distributed carries it out on the host (W20)
   std::vector<Part> parts;
   std::unique_ptr<SignalOperation> signal;  // RMA, one call each: such a launch has no parts
   std::vector<StreamId> streams;            // distinct ones that it needs: none if all are empty
