@@ -24,7 +24,9 @@ struct Missing {
 
 class Adder {
  public:
-  explicit Adder(Schedule* schedule) : schedule_(*schedule), next_id_(NextId(*schedule)) {}
+  explicit Adder(Schedule* schedule) : schedule_(*schedule), next_id_(NextId(*schedule)) {
+    for (const RankProgram& rank : schedule->ranks) recorded_.push_back(rank.streams.size());
+  }
 
   size_t Add() {
     std::map<int, std::vector<Missing>> missing;  // by rank
@@ -148,19 +150,41 @@ class Adder {
     return -1;
   }
 
-  // The stream on which the rank calls the communicator's operations. A rank that has called none
-  // does as the caller of the counterpart: takes the stream of its own that has what the caller's
-  // stream has of other communicators; else -1, for a new stream.
-  int StreamFor(int rank, int comm, const Place& counterpart) const {
+  // The stream on which the rank calls the communicator's operations, here or in what came before. A
+  // rank of which neither is known does as the caller of the counterpart: takes the stream of its own
+  // that has what the caller's stream has of other communicators; else a new one of that kind.
+  int StreamFor(int rank, int comm, const Place& counterpart) {
+    RankProgram& program = schedule_.ranks[rank];
+    const Stream& theirs = schedule_.ranks[counterpart.rank].streams[At(counterpart).stream];
     std::map<int, int> stream_of;  // by communicator
     ForEachOperation(rank, [&](const Op& op) { stream_of.emplace(op.comm, op.stream); });
     if (const auto own = stream_of.find(comm); own != stream_of.end()) return own->second;
+    if (const auto usual = program.usual_streams.find(schedule_.comms[comm].name);
+        usual != program.usual_streams.end()) {
+      for (size_t i = 0; i < recorded_[static_cast<size_t>(rank)]; ++i) {
+        if (program.streams[i].name == usual->second) return static_cast<int>(i);
+      }
+      const auto [other, fresh] = others_.try_emplace({rank, usual->second}, 0);
+      if (fresh) other->second = NewStream(&program, theirs.kind);
+      return other->second;
+    }
     int alike = -1;
     ForEachOperation(counterpart.rank, [&](const Op& op) {
       const auto own = stream_of.find(op.comm);
       if (op.stream == At(counterpart).stream && own != stream_of.end()) alike = own->second;
     });
-    return alike;
+    return alike >= 0 ? alike : NewStream(&program, theirs.kind);
+  }
+
+  static int NewStream(RankProgram* program, StreamKind kind) {
+    size_t number = program->streams.size() + 1;
+    const auto name = [&number] { return "s" + std::to_string(number); };
+    while (std::any_of(program->streams.begin(), program->streams.end(),
+                       [&](const Stream& stream) { return stream.name == name(); })) {
+      ++number;
+    }
+    program->streams.push_back({name(), kind});
+    return static_cast<int>(program->streams.size()) - 1;
   }
 
   template <typename Visit>
@@ -215,13 +239,7 @@ class Adder {
       if (end - begin > 1) ops.push_back(Bracket(OpKind::kGroupStart));
       for (size_t i = begin; i < end; ++i) {
         Op op = std::move(calls[i].op);
-        const Stream& theirs = schedule_.ranks[calls[i].counterpart.rank].streams[op.stream];
         op.stream = StreamFor(rank, op.comm, calls[i].counterpart);
-        if (op.stream < 0) {
-          program.streams.push_back(
-              {"s" + std::to_string(program.streams.size() + 1), theirs.kind});
-          op.stream = static_cast<int>(program.streams.size()) - 1;
-        }
         op.id = next_id_++;
         op.in_group = end - begin > 1;
         op.not_reached = true;
@@ -246,6 +264,8 @@ class Adder {
   }
 
   Schedule& schedule_;
+  std::vector<size_t> recorded_;  // by rank: how many of its streams are not made here
+  std::map<std::pair<int, std::string>, int> others_;  // by rank and usual stream
   OpId next_id_;
 };
 

@@ -10,6 +10,7 @@
 #define GORDIAN_REPLAYER_RECORD_SCHEDULE_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -189,6 +190,9 @@ struct RankProgram {
   int device = 0;
   uint32_t pid = 0;  // of the original
   std::vector<Stream> streams;
+  // By a communicator's name: on which stream the rank last called its operations, done ones too. A
+  // name of none of `streams`: another one, on which nothing is left.
+  std::map<std::string, std::string> usual_streams;
   int events = 0;
   int graphs = 0;
   // The first one makes communicators, streams and events, and starts the others. No thread of an

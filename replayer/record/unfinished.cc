@@ -43,6 +43,7 @@ class Builder {
     for (size_t rank = 0; rank < built_.size(); ++rank) {
       WriteCalls(rank);
       if (unfinished_) WriteEnds(rank);
+      NoteStreams(rank);
       AddGates(rank);
     }
     UnfinishedJob job;
@@ -550,6 +551,22 @@ class Builder {
     if (!ops->empty() && EndsThread(ops->back().kind)) ops->pop_back();
     orders_[op.id] = {UINT64_MAX, 0};
     ops->push_back(std::move(op));
+  }
+
+  void NoteStreams(size_t rank) {
+    const RankBuild& build = built_[rank];
+    const auto recorded = facts_.recording.processes().find(build.process);
+    if (recorded == facts_.recording.processes().end()) return;
+    RankProgram& program = schedule_.ranks[rank];
+    for (const RecordedCall& call : recorded->second.calls) {
+      if (!call.IsOperation() || call.Captured() || call.stream == 0) continue;
+      const auto comm = comm_of_.find(CommOf(facts_, build.process, call.comm));
+      if (comm == comm_of_.end()) continue;
+      const auto place = build.streams.find(call.stream);
+      program.usual_streams[schedule_.comms[static_cast<size_t>(comm->second)].name] =
+          place != build.streams.end() ? program.streams[static_cast<size_t>(place->second)].name
+                                       : "stream " + std::to_string(call.stream);
+    }
   }
 
   // Keeps the recorded order between calls of different threads of a process.

@@ -70,6 +70,28 @@ TEST(NotReached, WhatTheOtherOfAnInversionCalled) {
   EXPECT_EQ(AddNotReached(&schedule), 0u);  // all there now
 }
 
+// Each rank has called the communicator that it does not reach before.
+TEST(NotReached, TheStreamIsTheUsualOne) {
+  const std::vector<Op> first = {Call(1, OpKind::kAllReduce, 0, 0), Wait(2)};
+  const std::vector<Op> second = {Call(3, OpKind::kAllReduce, 1, 0), Wait(4)};
+  Schedule one_stream = Two(first, second);
+  one_stream.ranks[0].usual_streams["tp"] = "s1";
+  one_stream.ranks[1].usual_streams["dp"] = "s1";
+  EXPECT_EQ(AddNotReached(&one_stream), 2u);
+  for (const RankProgram& rank : one_stream.ranks) {
+    EXPECT_EQ(rank.threads[0].ops[2].stream, 0);
+    EXPECT_EQ(rank.streams.size(), 1u);
+  }
+  Schedule two_streams = Two(first, second);
+  two_streams.ranks[0].usual_streams["tp"] = "stream 7";
+  two_streams.ranks[1].usual_streams["dp"] = "stream 7";
+  EXPECT_EQ(AddNotReached(&two_streams), 2u);
+  for (const RankProgram& rank : two_streams.ranks) {
+    EXPECT_EQ(rank.threads[0].ops[2].stream, 1);
+    EXPECT_EQ(rank.streams[1].name, "s2");
+  }
+}
+
 TEST(NotReached, TheOtherEndOfATransfer) {
   Schedule schedule =
       Two({Call(1, OpKind::kRecv, 0, 0, 1), Wait(2)}, {Call(3, OpKind::kAllReduce, 1, 0), Wait(4)});
