@@ -51,6 +51,7 @@ constexpr Setting kSettings[] = {
     {"GORDIAN_STUB_COMPUTE_SKIP", "shim", "", "patterns of names of kernels to skip; empty: all"},
     {"GORDIAN_NCCL_PROFILER_PLUGIN", "shim", "",
      "the user's own profiler plugin, which NCCL_PROFILER_PLUGIN named before gordian's"},
+    {"GORDIAN_TORCH", "shim", "1", "0: record no operations of torch.distributed"},
     {"GORDIAN_RING_SLOTS", "shim", "", "records of one thread's ring; for tests"},
     {"GORDIAN_EMU_DEVICES", "emulator", "8", "devices"},
     {"GORDIAN_EMU_SMS", "emulator", "132", "multiprocessors of a device"},

@@ -1,7 +1,6 @@
 #include "analyzer/model/verdict/job_model.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <map>
 #include <optional>
 #include <set>
@@ -24,6 +23,13 @@
 
 namespace gordian::model {
 namespace {
+
+// "5 s", "0.5 s"; shorter than a tenth is "0 s".
+std::string Seconds(uint64_t ns) {
+  const uint64_t tenths = ns / 100'000'000;
+  const uint64_t rest = tenths % 10;
+  return std::to_string(tenths / 10) + (rest == 0 ? "" : "." + std::to_string(rest)) + " s";
+}
 
 void Unite(const std::vector<std::string>& from, std::vector<std::string>* into) {
   into->insert(into->end(), from.begin(), from.end());
@@ -368,10 +374,7 @@ void JobModel::Impl::LookForProgress(const RoundView& view) {
   if (ranks.empty() || view.now_ns < last + options_.suspect_after_ns) return;
   still_ = called ? "No rank has called or finished anything for more than "
                   : "No rank has called NCCL yet, or done anything else for more than ";
-  char seconds[32];
-  std::snprintf(seconds, sizeof seconds,
-                "%.3g s: ", static_cast<double>(options_.suspect_after_ns) * 1e-9);
-  still_ += seconds;
+  still_ += Seconds(options_.suspect_after_ns) + ": ";
   size_t shown = 0;
   for (auto& [what, who] : ranks) {
     if (++shown > 4) break;

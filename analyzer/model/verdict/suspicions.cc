@@ -498,16 +498,23 @@ bool IsElsewhere(const WaitForGraph& graph, ProcessId id) {
                      });
 }
 
-// The witness takes a rank that waits for the one that has yet to make a communicator, although
-// another is elsewhere: that is more likely the one that is missing.
+// The witness takes a rank that waits in an operation for the one that has yet to make a
+// communicator, although another is elsewhere: that is more likely the one that is missing. Ranks
+// that all wait in calls that make communicators are taken at their word.
 bool PassesOverAnAbsentRank(const WaitForGraph& graph, const std::vector<WitnessStep>& witness) {
-  return std::any_of(witness.begin(), witness.end(), [&](const WitnessStep& step) {
-    const WaitNode& node = graph.nodes()[step.node];
-    return node.kind == NodeKind::kAnyProcess &&
-           std::any_of(node.out.begin(), node.out.end(), [&](const WaitNode::Edge& edge) {
-             return !edge.discouraged && IsElsewhere(graph, graph.nodes()[edge.to].process);
-           });
-  });
+  const bool passes_operation =
+      std::any_of(witness.begin(), witness.end(), [&](const WitnessStep& step) {
+        const NodeKind kind = graph.nodes()[step.node].kind;
+        return kind == NodeKind::kLaunchStart || kind == NodeKind::kLaunchDone;
+      });
+  return passes_operation &&
+         std::any_of(witness.begin(), witness.end(), [&](const WitnessStep& step) {
+           const WaitNode& node = graph.nodes()[step.node];
+           return node.kind == NodeKind::kAnyProcess &&
+                  std::any_of(node.out.begin(), node.out.end(), [&](const WaitNode::Edge& edge) {
+                    return !edge.discouraged && IsElsewhere(graph, graph.nodes()[edge.to].process);
+                  });
+         });
 }
 
 // A rank waits in a circle unless one of its threads that sleep outside of NCCL and CUDA makes the

@@ -163,7 +163,7 @@ TEST(VerdictPolicy, AVerdictThatMayEndNothingIsToldAlone) {
   EXPECT_FALSE(policy.ActNow(kSecond, 1, true));
   EXPECT_EQ(policy.Judge(Make(VerdictKind::kMismatch), false, /*may_end=*/false), Say::kHeadline);
   EXPECT_FALSE(policy.ActNow(100 * kSecond, 1, true));
-  EXPECT_EQ(policy.Judge(Make(VerdictKind::kDeadlock), false, /*may_end=*/true), Say::kNothing);
+  EXPECT_EQ(policy.Judge(Make(VerdictKind::kDeadlock), false, /*may_end=*/true), Say::kHeadline);
   EXPECT_TRUE(policy.ActNow(101 * kSecond, 1, true));
 }
 

@@ -279,10 +279,18 @@ TEST(Collective, ElementsHaveTheBytesOfTheirType) {
     EXPECT_EQ(DatatypeBytes(static_cast<uint8_t>(unknown)), 0u);
 }
 
+// A barrier moves no bytes, so Execution has nothing to carry out: every member needs all others.
+TEST(Collective, ABarrierNeedsAllMembers) {
+  EXPECT_EQ(NeedsOf({Call::kBarrier, 0, -1, 1}), Needs::kAll);
+  EXPECT_EQ(NeedsOf({Call::kBarrier, 0, -1, 1}, Buffers::kHoldNone), Needs::kAll);
+  EXPECT_FALSE(HasRoot(Call::kBarrier) || Reduces(Call::kBarrier) || IsPairwise(Call::kBarrier));
+}
+
 TEST(Collective, OtherCallsAreNoOperations) {
   for (int call = 0; call <= static_cast<int>(Call::kPoll); ++call) {
     const Call kind = static_cast<Call>(call);
     const bool collective =
+        kind == Call::kBarrier ||
         std::find(std::begin(kCollectives), std::end(kCollectives), kind) != std::end(kCollectives);
     EXPECT_EQ(IsCollective(kind), collective) << call;
     EXPECT_EQ(IsOperation(kind), collective || kind == Call::kSend || kind == Call::kRecv) << call;

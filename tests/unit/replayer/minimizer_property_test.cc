@@ -39,8 +39,7 @@ sim::Op ForSimulation(const Op& op) {
       break;
   }
   EXPECT_TRUE(IsCollective(op.kind)) << Name(op.kind);
-  return sim::Collective(static_cast<model::Call>(static_cast<int>(op.kind) + 1), op.comm, stream,
-                         op.root_or_peer);
+  return sim::Collective(CallOf(op.kind), op.comm, stream, op.root_or_peer);
 }
 
 bool HangsInSimulation(const Schedule& schedule, uint64_t seed) {

@@ -280,7 +280,7 @@ const std::map<std::string, std::function<Verdict()>>& Jobs() {
          const auto program = [](int peer) {
            return Inits(1) + Program{WaitSignal(0, peer), Signal(0, peer), StreamSync()};
          };
-         return Hang(Comms(1, 2), {program(1), program(0)});
+         return Hang(Comms(1, 2), {program(1), program(0)}, 6);
        }},
       {"host-wait-cycle",
        [] {
