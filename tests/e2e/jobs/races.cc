@@ -38,7 +38,7 @@ void Launch(Race& race, int thread) {
     {
       const std::lock_guard lock(race.one_at_a_time);
       NCCL_OK(ncclAllReduce(race.buffers[thread], race.buffers[thread], 1024, ncclFloat, ncclSum,
-                          race.comms[thread], race.stream));
+                            race.comms[thread], race.stream));
     }
     if (thread == 0) race.launched = round;
     pthread_barrier_wait(&race.end);
