@@ -58,16 +58,6 @@ void InvertBehindFlag(job::Context& c, const std::function<void()>& set,
 
 }  // namespace
 
-JOB(inversion_beside_poller, 2) {
-  // As a watchdog does: asks whether an event of other work is done.
-  cudaEvent_t event = nullptr;
-  CUDA_OK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-  CUDA_OK(cudaEventRecord(event, c.Stream()));
-  InvertBeside(c, [&] {
-    if (cudaEventQuery(event) == cudaErrorNotReady) usleep(1);
-  });
-}
-
 JOB(inversion_beside_copier, 2) {
   // As a loader of data does: copies to the device on a stream of its own.
   const cudaStream_t s = c.Stream();
@@ -77,15 +67,6 @@ JOB(inversion_beside_copier, 2) {
   InvertBeside(c, [&] {
     CUDA_OK(cudaMemcpyAsync(on_device, pinned, 4096, cudaMemcpyHostToDevice, s));
     CUDA_OK(cudaStreamSynchronize(s));
-  });
-}
-
-JOB(inversion_beside_async_errors, 2) {
-  // As PyTorch's watchdog does: asks the communicators for errors, and queries the last event.
-  const ncclComm_t watched = c.MakeComm("watched", c.All());
-  InvertBeside(c, [&] {
-    ncclResult_t state = ncclSuccess;
-    NCCL_OK(ncclCommGetAsyncError(watched, &state));
   });
 }
 
