@@ -173,7 +173,8 @@ def run_watched(build, program, folder, settle_s=SETTLE_S):
                             main = (verdict["verdict"], verdict["confidence"], tuple(verdict["culprit_ranks"]))
                             if main != said:
                                 said, changed = main, now
-                            if verdict["verdict"] not in QUIET:
+                            # What is only possible says that a job is slow, and accuses no rank.
+                            if verdict["verdict"] not in QUIET and verdict["confidence"] != "possible":
                                 first_trouble = first_trouble or stat.st_mtime
                                 ever = watched.confirmed if verdict["confidence"] == "confirmed" else watched.suspected
                                 if main not in ever:

@@ -93,12 +93,6 @@ class Watchdogs(CliTest):
     def test_they_exit_with_code_zero(self):
         self.watch("watchdogs_exit_well", ABSENT, [1], 0)
 
-    def test_they_abort_an_inversion(self):
-        self.watch("watchdogs_abort_inversion", ["deadlock"], [1], 1)
-
-    def test_they_leave_an_inversion_with_code_zero(self):
-        self.watch("watchdogs_exit_well_inversion", ["deadlock"], [1], 0)
-
     def test_the_innocent_twin(self):
         done = self.gordian("run", "--emulator", "--suspect-after", "1", "--session", "s", "--", JOB, "watchdogs_abort", "--twin")
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -12,8 +12,8 @@ constexpr double kPatience = 4;  // longer than it takes to suspect
 
 enum class Ends { kAborts, kExits, kExitsWell };
 
-// Rank 1 does not come, or the last rank departs from the order of the others.
-void Watched(job::Context& c, bool inversion, Ends how) {
+// Rank 1 does not come.
+void Watched(job::Context& c, Ends how) {
   const ncclComm_t dp = c.MakeComm("dp", c.All()), tp = c.MakeComm("tp", c.All());
   const cudaStream_t s = c.Stream();
   c.Warm(dp, s);
@@ -29,11 +29,10 @@ void Watched(job::Context& c, bool inversion, Ends how) {
     }
     std::_Exit(how == Ends::kExitsWell ? 0 : 1);
   });
-  const bool departs = !c.twin && c.rank == 1;
-  if (departs && !inversion) c.SleepInUserCode(3600);
-  c.AllReduce(departs ? tp : dp, s);
+  if (!c.twin && c.rank == 1) c.SleepInUserCode(3600);
+  c.AllReduce(dp, s);
   c.Sync(s);
-  c.AllReduce(departs ? dp : tp, s);
+  c.AllReduce(tp, s);
   c.Sync(s);
   over = true;
   watchdog.join();
@@ -41,8 +40,6 @@ void Watched(job::Context& c, bool inversion, Ends how) {
 
 }  // namespace
 
-JOB(watchdogs_abort, 3) { Watched(c, false, Ends::kAborts); }
-JOB(watchdogs_exit, 3) { Watched(c, false, Ends::kExits); }
-JOB(watchdogs_exit_well, 3) { Watched(c, false, Ends::kExitsWell); }
-JOB(watchdogs_abort_inversion, 3) { Watched(c, true, Ends::kAborts); }
-JOB(watchdogs_exit_well_inversion, 3) { Watched(c, true, Ends::kExitsWell); }
+JOB(watchdogs_abort, 3) { Watched(c, Ends::kAborts); }
+JOB(watchdogs_exit, 3) { Watched(c, Ends::kExits); }
+JOB(watchdogs_exit_well, 3) { Watched(c, Ends::kExitsWell); }
