@@ -36,15 +36,9 @@ uint32_t NotCalled(const WaitView& view, const MissingCall& call, WaitNodes* nod
 
 namespace {
 
-// Conjecture::kBystanders: one of several threads that has called nothing of NCCL.
-bool IsBystander(const Process& process, ThreadId thread) {
-  const auto calls = [&](ThreadId id) {
-    const auto found = process.threads.find(id);
-    return found != process.threads.end() && found->second.calls_nccl;
-  };
-  return !calls(thread) &&
-         std::any_of(process.state.threads.begin(), process.state.threads.end(),
-                     [&](const ThreadState& other) { return calls(other.thread); });
+bool CallsNccl(const Process& process, ThreadId thread) {
+  const auto found = process.threads.find(thread);
+  return found != process.threads.end() && found->second.calls_nccl;
 }
 
 }  // namespace
@@ -61,12 +55,17 @@ uint32_t ProcessNotCalled(const WaitView& view, ProcessId id, bool proven, WaitN
   (*nodes)[node].process = id;
   bool sleepers = false;  // that a host function may wake
   size_t workers = 0;     // that carry out operations
+  // Conjecture::kBystanders: where a thread calls NCCL, the others that call CUDA alone do not.
+  const bool leave_out =
+      view.conjecture == Conjecture::kBystanders &&
+      std::any_of(process->state.threads.begin(), process->state.threads.end(),
+                  [&](const ThreadState& state) { return CallsNccl(*process, state.thread); });
   for (const ThreadState& state : process->state.threads) {
     if (state.library_thread) continue;
     sleepers |= OnlyAThreadWakes(*process, state);
     workers += CarriesOut(state);
     if (!state.gpu_thread && state.call_id == 0) continue;
-    if (view.conjecture == Conjecture::kBystanders && IsBystander(*process, state.thread)) continue;
+    if (leave_out && !CallsNccl(*process, state.thread)) continue;
     const uint32_t thread = nodes->ThreadOf(id, state.thread);
     if (thread != kNoNode) nodes->Wait(node, thread, Reason::kNotCalled);
   }
