@@ -109,8 +109,8 @@ VerdictPolicy::Say VerdictPolicy::Judge(const model::Verdict& verdict, bool inte
     }
     if (reported_) further_.push_back(finding);  // else the first report has it
   }
-  // Other ranks are news, too: the last line must not name others than verdict.json does. What
-  // comes and goes is told so often and no more.
+  // Other ranks are news, too: the last line must not name others than verdict.json does.
+  // gordian says again what comes and goes only kMostFurther times.
   const std::string key = KeyOf(main) + "/" + model::Name(main.confidence);
   const bool other = std::exchange(last_said_, key) != key;
   const bool is_new = said_.insert(key).second || (other && ++told_again_ <= kMostFurther);

@@ -628,7 +628,7 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
     finding.victim_ranks.assign(victims.begin(), victims.end());
   }
   finding.operations = describer.Operations(waiters);
-  // Of what waits for the end some may do so by a conjecture: one that does not proves as much.
+  // Some of the waiters may wait by a conjecture; one that does not proves as much.
   constexpr size_t kTried = 16;
   for (size_t i = 0; i < std::min(waiters.size(), kTried); ++i) {
     std::vector<uint32_t> leaves;

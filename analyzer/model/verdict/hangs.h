@@ -37,8 +37,8 @@ struct RoundView {
 // (W14). Sets (*stuck)[i] for every node that one of these explains.
 std::vector<Hang> FindHangs(const RoundView&, std::vector<bool>* stuck);
 
-// Of communicators whose members have all completed a mismatch: a later operation that all have
-// issued, and that does not end.
+// By communicator whose members have all completed a mismatch: the later operation that all have
+// issued and that does not end.
 using HeldOperations = std::map<int, StuckOperation>;
 
 // Finds waits longer than the threshold without a proof, outside of `stuck`.

@@ -540,7 +540,7 @@ Finding JobModel::Impl::Base(const Names& names) const {
   return finding;
 }
 
-// Of several jobs, the processes of the one that the finding is about; else none.
+// Returns the processes of the job that the finding is about; none where there is one job.
 std::set<ProcessId> JobModel::Impl::JobOf(const Names& names, const Finding& finding) {
   if (!names.several_jobs()) return {};
   for (const WaitEdge& edge : finding.cycle) {

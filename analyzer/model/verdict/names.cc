@@ -154,7 +154,7 @@ class Jobs {
   void Join(const std::vector<ProcessId>& processes) {
     for (const ProcessId id : processes) up_[Find(id)] = Find(processes.front());
   }
-  // Of each process another one of its job, the same for all of them.
+  // Maps each process to one process of its job, the same for all of that job.
   std::map<ProcessId, ProcessId> Take() {
     std::map<ProcessId, ProcessId> job = up_;
     for (auto& [id, of] : job) of = Find(id);

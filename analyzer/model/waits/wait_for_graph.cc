@@ -55,7 +55,7 @@ void WaitForGraph::AddNodes() {
       if (it != process->streams.end()) since = std::max(since, it->second.last_progress_ns);
     }
     nodes_.AddLaunch(launch, since);
-    // Of the host's operations the threads that wait for them do.
+    // The host's operations are no waiters: the threads that wait for them are.
     if (!process->Dead() && !launch.host) waiters_.push_back(nodes_.DoneOf(id));
   }
 }

@@ -65,7 +65,7 @@ struct Exchange {
     const Call call = part.signature.call;
     const int root = part.signature.root;
     const int size = static_cast<int>(instance->members.size());
-    // Of nothing, or of parts that the front end does not know the sizes of.
+    // It moves nothing, or the front end does not know the sizes of its parts.
     if (part.signature.count == 0) return;
     if (HasRoot(call) && (root < 0 || root >= size)) return;
     if (call == Call::kBroadcast) return Broadcast(*instance, root);

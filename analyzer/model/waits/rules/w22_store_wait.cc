@@ -1,7 +1,7 @@
 // W22: A thread that waits for a key of a store waits until any process has set it.
 //
-// Stores are told apart by nothing: a key of one name that any process has set in any of them counts
-// as set, and deleting it changes nothing. That only loses waits.
+// gordian does not tell stores apart: a key that any process has set in any of them counts as set,
+// and deleting it changes nothing. That only loses waits.
 #include <algorithm>
 
 #include "analyzer/model/waits/rules/rules.h"
