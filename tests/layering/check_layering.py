@@ -26,6 +26,10 @@ RULES = {
                        r"|^(thread|mutex|chrono|fstream|iostream|filesystem|condition_variable|future|random)$"
                        r"|^(unistd|time|stdio|fcntl|pthread|sys/.*)\.h$|^(ctime|cstdio)$",
                        ["grpc", "protobuf", "spdlog", "gordian::common", "gordian::proto", "Threads"]),
+    "analyzer/explore": (["analyzer/explore/"],
+                         HEAVY + r"|^(thread|mutex|chrono|fstream|iostream|filesystem|condition_variable|future|random)$"
+                         r"|^(unistd|time|stdio|fcntl|pthread|sys/.*)\.h$|^(ctime|cstdio)$",
+                         ["grpc", "protobuf", "spdlog", "gordian::common", "gordian::proto", "Threads"]),
     "runtime/core": (["runtime/core/"], HEAVY + r"|^(thread|mutex|vector|string|map|chrono|iostream)$", []),
     "runtime/include": (["gordian/runtime"], r"^(?!std(int|def)\.h$)", []),
     "runtime/cpu": (["runtime/core/", "runtime/cpu/", "runtime/include/"], HEAVY, []),
