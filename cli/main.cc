@@ -5,9 +5,9 @@
 int main(int argc, char** argv) {
   using namespace gordian::cli;  // NOLINT: the verbs below
   constexpr AddVerb kVerbs[] = {
-      AddRunVerb,    AddEnvVerb,      AddStatusVerb, AddWatchVerb,  AddAnalyzeVerb, AddExplainVerb,
-      AddAttachVerb, AddChecksVerb,   AddDoctorVerb, AddExportVerb, AddHooksVerb,   AddReplayVerb,
-      AddServeVerb,  AddSimulateVerb, AddPlanVerb,   AddBenchVerb,  AddVersionVerb,
+      AddRunVerb,     AddEnvVerb,    AddStatusVerb,   AddWatchVerb,  AddAnalyzeVerb, AddExplainVerb,
+      AddAttachVerb,  AddChecksVerb, AddDoctorVerb,   AddExportVerb, AddHooksVerb,   AddReplayVerb,
+      AddPredictVerb, AddServeVerb,  AddSimulateVerb, AddPlanVerb,   AddBenchVerb,   AddVersionVerb,
   };
   return WithEnoughStack([&] { return Main(argc, argv, kVerbs); });
 }

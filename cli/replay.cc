@@ -20,10 +20,10 @@
 
 #include "analyzer/importers/flight_recorder.h"
 #include "cli/analyze/recorded.h"
-#include "cli/job/install_paths.h"
 #include "cli/job/session.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
+#include "cli/verify_tools.h"
 #include "replayer/record/buffers.h"
 #include "replayer/record/extract.h"
 #include "replayer/record/from_flight_recorder.h"
@@ -183,37 +183,8 @@ void LearnSignature(replayer::Signature* wanted, replayer::Verified* verified) {
       }));
 }
 
-bool HoldsHeader(const std::string& folder, const char* name) {
-  return access((folder + "/" + name).c_str(), R_OK) == 0;
-}
-
-std::vector<std::string> IncludeDirs() {
-  std::vector<std::string> candidates;
-  for (const char* const name : {"CUDA_HOME", "CUDA_PATH", "NCCL_HOME"}) {
-    const char* const value = getenv(name);
-    if (value != nullptr && *value != 0) candidates.push_back(std::string(value) + "/include");
-  }
-  candidates.insert(candidates.end(),
-                    {GORDIAN_CUDA_INCLUDE, GORDIAN_NCCL_INCLUDE, "/usr/local/cuda/include"});
-  std::vector<std::string> found;
-  for (const char* const header : {"cuda_runtime.h", "nccl.h"}) {
-    for (const std::string& folder : candidates) {
-      if (!HoldsHeader(folder, header)) continue;
-      if (std::find(found.begin(), found.end(), folder) == found.end()) found.push_back(folder);
-      break;
-    }
-  }
-  return found;
-}
-
 replayer::VerifyTools Tools(const replayer::Schedule& schedule) {
-  const InstallPaths paths = FindInstallPaths();
-  replayer::VerifyTools tools;
-  if (const char* const compiler = getenv("CXX"); compiler != nullptr && *compiler != 0)
-    tools.compiler = compiler;
-  tools.include_dirs = IncludeDirs();
-  tools.library_dir = paths.emulator_dir;
-  tools.gordian = paths.executable;
+  replayer::VerifyTools tools = FindVerifyTools();
   tools.stopped = [] { return end_signal != 0; };
   // A suspicion needs time, and some suspicions more than one round.
   if (schedule.origin.confidence != "confirmed") tools.patience_s = 4;

@@ -52,6 +52,7 @@ void AddSimulateVerb(CLI::App& app, VerbContext* context);
 void AddStatusVerb(CLI::App& app, VerbContext* context);
 void AddWatchVerb(CLI::App& app, VerbContext* context);
 void AddPlanVerb(CLI::App& app, VerbContext* context);
+void AddPredictVerb(CLI::App& app, VerbContext* context);
 void AddVersionVerb(CLI::App& app, VerbContext* context);
 
 }  // namespace gordian::cli

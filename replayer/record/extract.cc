@@ -41,7 +41,11 @@ constexpr std::string_view kMachine[] = {"GORDIAN_EMU_P2P_BUFFER", "GORDIAN_EMU_
 class Reading {
  public:
   explicit Reading(const ExtractOptions& options)
-      : model_(options.model), wanted_steps_(options.steps), events_(&model_) {
+      : model_(options.model),
+        wanted_steps_(options.steps),
+        with_facts_(options.with_facts),
+        events_(&model_) {
+    if (with_facts_) events_.TellRounds([this](const model::Round& round) { NoteLives(round); });
     events_.Tell([](const model::ProcessInfo&) {},
                  [this](const model::CallRecord& record) { recording_.OnRecord(record); });
     events_.TellSites([this](uint32_t process, uint64_t site, const std::string& text) {
@@ -69,6 +73,10 @@ class Reading {
         break;
     }
     if (over_) return;
+    if (with_facts_) {  // wants all of a job that has ended
+      events_.OnEvent(event);
+      return;
+    }
     const bool ends = event.has_process_ended() || (event.has_round() && HoldsDead(event.round()));
     if (event.has_job_ended() || (ends && model::SaysTrouble(model_.Current().main.verdict))) {
       over_ = true;
@@ -97,7 +105,10 @@ class Reading {
                          return site == 0 ? "" : sites_.Describe({id, site});
                        },
                    .symbol = [this](uint16_t call) { return events_.Symbol(call); }};
-    if (extracted.refused.empty()) {
+    if (with_facts_) {
+      extracted.refused = Losses(verdict);
+      with_facts_(facts, Lives());
+    } else if (extracted.refused.empty()) {
       UnfinishedJob job = wanted_steps_ ? StepsOf(facts) : ScheduleUnfinished(facts);
       extracted.schedule = std::move(job.schedule);
       extracted.refused = std::move(job.refused);
@@ -119,6 +130,35 @@ class Reading {
   }
 
  private:
+  void NoteLives(const model::Round& round) {
+    for (const model::ProcessState& process : round.processes) {
+      const model::Process* const known = model_.execution().Find(process.process);
+      for (const model::ThreadState& thread : process.threads) {
+        if (thread.os_state == model::OsState::kGone) continue;
+        auto& [id, life] = lives_[{process.process, thread.tid}];
+        if (thread.thread != 0) id = thread.thread;
+        const bool first = known != nullptr && known->info.pid == thread.tid;
+        life.from_ns = first ? 0 : std::min(life.from_ns, round.end_ns);
+        life.until_ns = std::max(life.until_ns, round.begin_ns);
+        life.polls |= thread.poll_count > 1;
+        if (thread.call_id != 0) continue;
+        if (thread.sleep == model::ThreadSleep::kThread) {
+          life.waits_ns = std::min(life.waits_ns, round.end_ns);
+        } else if (thread.os_state == model::OsState::kRunning ||
+                   thread.sleep == model::ThreadSleep::kOutside) {
+          life.free_ns = std::min(life.free_ns, round.end_ns);
+        }
+      }
+    }
+  }
+  ThreadLives Lives() const {
+    ThreadLives lives;
+    for (const auto& [key, seen] : lives_) {
+      if (seen.first != 0) lives[{key.first, seen.first}] = seen.second;
+    }
+    return lives;
+  }
+
   static bool HoldsDead(const v1::Round& round) {
     return std::any_of(round.processes().begin(), round.processes().end(),
                        [](const v1::ProcessState& state) { return !state.alive(); });
@@ -198,6 +238,9 @@ class Reading {
 
   model::JobModel model_;
   const std::optional<StepRange> wanted_steps_;
+  const std::function<void(const JobFacts&, const ThreadLives&)> with_facts_;
+  std::map<std::pair<model::ProcessId, uint32_t>, std::pair<model::ThreadId, ThreadLife>>
+      lives_;  // by the number of the operating system
   analyzer::GraphEvents events_;
   analyzer::CallSites sites_;
   Recording recording_;

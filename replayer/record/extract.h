@@ -4,8 +4,12 @@
 #ifndef GORDIAN_REPLAYER_RECORD_EXTRACT_H_
 #define GORDIAN_REPLAYER_RECORD_EXTRACT_H_
 
+#include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "analyzer/model/verdict/job_model.h"
@@ -15,9 +19,23 @@
 
 namespace gordian::replayer {
 
+// When rounds have seen a thread of a process, by the job's clock.
+struct ThreadLife {
+  uint64_t from_ns = UINT64_MAX;  // it existed by then; never seen: no time
+  uint64_t until_ns = 0;          // it still existed then
+  bool polls = false;             // it was seen to query events or streams in a loop
+  // When it was first seen outside of calls: waiting for another thread of its process; running, or
+  // waiting for something else.
+  uint64_t waits_ns = UINT64_MAX, free_ns = UINT64_MAX;
+};
+using ThreadLives = std::map<std::pair<model::ProcessId, model::ThreadId>, ThreadLife>;
+
 struct ExtractOptions {
   model::ModelOptions model;
   std::optional<StepRange> steps;  // if set: these steps, not the unfinished part
+  // If set: called with what was read, and when its threads were alive, in place of all that; the
+  // schedule then holds only settings and origin.
+  std::function<void(const JobFacts&, const ThreadLives&)> with_facts;
 };
 
 struct Extracted {

@@ -65,6 +65,7 @@ void Recording::OnRecord(const model::CallRecord& record) {
   RecordedCall call;
   call.order = record.order;
   call.end_order = record.kind == RecordKind::kPoint ? record.order : 0;
+  call.time_ns = record.time_ns;
   call.site = record.call_site;
   call.thread = record.thread;
   call.comm = model::CommOf(record);

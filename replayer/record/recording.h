@@ -17,6 +17,7 @@ namespace gordian::replayer {
 struct RecordedCall {
   uint64_t order = 0;      // of its begin, among all records of the process
   uint64_t end_order = 0;  // 0: it has not returned
+  uint64_t time_ns = 0;    // of its begin, by the clock of rounds
   uint64_t site = 0;
   uint64_t count = 0;
   uint64_t event = 0;  // or the executable graph

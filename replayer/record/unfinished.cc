@@ -50,6 +50,12 @@ class Builder {
     Originate();
     job.schedule = std::move(schedule_);
     job.refused.assign(refused_.begin(), refused_.end());
+    for (const RankBuild& build : built_) {
+      job.processes.push_back(build.process);
+      std::vector<model::ThreadId>& threads = job.threads.emplace_back(build.threads.size());
+      for (const auto& [id, place] : build.threads) threads[place] = id;
+    }
+    job.orders = std::move(orders_);
     return job;
   }
 

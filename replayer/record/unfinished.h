@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "analyzer/model/facts/execution_graph.h"
@@ -34,6 +36,11 @@ struct UnfinishedJob {
   Schedule schedule;  // Origin: only what the facts hold, without settings
   // Why it cannot be replayed, one line each; the schedule is then unusable.
   std::vector<std::string> refused;
+  // Whence the schedule is: its ranks' processes, their threads, and each call's recorded begin and
+  // end (0: it has not returned).
+  std::vector<model::ProcessId> processes;
+  std::vector<std::vector<model::ThreadId>> threads;
+  std::unordered_map<OpId, std::pair<uint64_t, uint64_t>> orders;
 };
 
 UnfinishedJob ScheduleUnfinished(const JobFacts& facts);

@@ -168,7 +168,10 @@ ModelRun RunModel(const Schedule& schedule, Turns turns) {
   run.check = verdict.main.check;
   run.summary = verdict.main.summary;
   std::set<std::string> because;
-  for (const model::WaitEdge& edge : verdict.main.cycle) because.insert(edge.held_by);
+  for (const model::WaitEdge& edge : verdict.main.cycle) {
+    because.insert(edge.held_by);
+    run.cycle.push_back(static_cast<OpId>(edge.site.address));
+  }
   run.because.assign(because.begin(), because.end());
   run.hangs = machine.SomethingWaits() && model::SaysTrouble(verdict.main.verdict) &&
               !model::OnlySlow(verdict.main);

@@ -30,7 +30,8 @@ struct ModelRun {
   // What holds back the awaited ranks of a cycle, each kind once: "on the same stream"; "not
   // called" if a rank has not reached the call and might never have made it.
   std::vector<std::string> because;
-  std::string summary;  // one line; ranks are indices into Schedule::ranks
+  std::vector<OpId> cycle;  // the calls in which the ranks of a cycle wait
+  std::string summary;      // one line; ranks are indices into Schedule::ranks
   // The calls that threads cannot return from, or stop at, ascending.
   std::vector<OpId> standing;
 };

@@ -19,6 +19,7 @@ constexpr uint64_t kStepNs = 1000;
 }  // namespace
 
 CallRecord& Machine::Emit(size_t rank, size_t thread, RecordKind kind, Call call, const Op* op) {
+  if (stepwise_) log_.clear();
   CallRecord& record = log_.emplace_back();
   record.process = static_cast<model::ProcessId>(rank + 1);
   record.thread = static_cast<model::ThreadId>(thread + 1);
@@ -48,30 +49,36 @@ bool Machine::MayBegin(const Op& op) const {
   });
 }
 
+// Begins the thread's next call, and returns from it or from the call that it is in. Returns whether
+// it did either.
+bool Machine::MoveThread(size_t rank, size_t index) {
+  if (At(rank).dead || At(rank).stopped) return false;
+  Thread& thread = At(rank).threads[index];
+  if (thread.at >= thread.ops->size()) return RunEnd(rank, index);
+  const Op& op = (*thread.ops)[thread.at];
+  if (!thread.in_call) {
+    if (begun_.contains(op.id)) return false;  // sleeps or computes
+    if (!MayBegin(op)) return false;
+    begun_.insert(op.id);
+    if (op.kind == OpKind::kSleep || op.kind == OpKind::kSpin) return true;
+    thread.called = true;
+    Begin(rank, index, op);
+    if (EndsThread(op.kind)) return true;
+    if (thread.in_call &&
+        (!CanReturn(rank, thread, &op) || (stepwise_ && MustConnect(rank, thread))))
+      return true;
+  } else if (!CanReturn(rank, thread, &op)) {
+    return false;
+  }
+  if (thread.in_call) Return(rank, index, op);
+  returned_.insert(op.id);
+  ++thread.at;
+  return true;
+}
+
 bool Machine::RunThread(size_t rank, size_t index) {
   bool moved = false;
-  while (!At(rank).dead && !At(rank).stopped) {
-    Thread& thread = At(rank).threads[index];
-    if (thread.at >= thread.ops->size()) return RunEnd(rank, index) || moved;
-    const Op& op = (*thread.ops)[thread.at];
-    if (!thread.in_call) {
-      if (begun_.contains(op.id)) return moved;  // sleeps or computes
-      if (!MayBegin(op)) return moved;
-      begun_.insert(op.id);
-      moved = true;
-      if (op.kind == OpKind::kSleep || op.kind == OpKind::kSpin) return moved;
-      thread.called = true;
-      Begin(rank, index, op);
-      if (EndsThread(op.kind)) return moved;
-    }
-    if (At(rank).threads[index].in_call) {
-      if (!CanReturn(rank, At(rank).threads[index], &op)) return moved;
-      Return(rank, index, op);
-    }
-    returned_.insert(op.id);
-    ++At(rank).threads[index].at;
-    moved = true;
-  }
+  while (MoveThread(rank, index)) moved = true;
   return moved;
 }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <string>
 #include <tuple>
 #include <unordered_set>
 #include <utility>
@@ -33,6 +34,22 @@ class Machine {
   bool SomethingWaits() const;
   std::vector<OpId> Standing() const;
   model::Verdict Judge() const;
+
+  // One move at a time (model_run_steps.cc), for callers that choose the order. Such a machine logs
+  // nothing: it cannot judge.
+  void GoStepwise();
+  size_t Threads(size_t rank) const { return ranks_[rank].threads.size(); }
+  // The call that the thread is in or makes next; null: none is left, or the rank is gone.
+  const Op* NextOf(size_t rank, size_t thread) const;
+  size_t ReturnedFrom(size_t rank, size_t thread) const { return ranks_[rank].threads[thread].at; }
+  bool InCall(size_t rank, size_t thread) const { return ranks_[rank].threads[thread].in_call; }
+  // True if Make() would do something.
+  bool CanMove(size_t rank, size_t thread) const;
+  // Begins the call, or leaves the one that the thread is in; then does all that no order of calls
+  // can change: streams run, waits and threads that are through end.
+  void Make(size_t rank, size_t thread);
+  // Equal for states with the same future; empty where that is not known.
+  std::string Key() const;
 
  private:
   static constexpr model::StreamId kConnectStream = 1000000;
@@ -155,6 +172,7 @@ class Machine {
   void EmitConnection(size_t rank, int comm, OpKind kind, int peer);
 
   // model_run_host.cc: threads.
+  bool MoveThread(size_t rank, size_t thread);
   bool RunThread(size_t rank, size_t thread);
   bool MayBegin(const Op& op) const;
   void Begin(size_t rank, size_t thread, const Op& op);
@@ -202,6 +220,15 @@ class Machine {
   void LaunchGraph(size_t rank, size_t thread, const Op& op);
   void NoteUsed(size_t rank, const Op& op);
 
+  // model_run_steps.cc
+  void Settle();
+  // The call that the thread is in is a first use: other threads may go on before it launches, also
+  // where all members have come.
+  bool MustConnect(size_t rank, const Thread& thread) const;
+  void AppendPlace(const Rank& rank, const Place& place, std::string* key) const;
+  void AppendQueues(const Rank& rank, std::string* key) const;
+  void AppendComms(std::string* key) const;
+
   model::Round MakeRound(uint64_t number, uint64_t now_ns) const;
   model::ThreadState StateOf(size_t rank, size_t thread, uint64_t round) const;
 
@@ -212,6 +239,7 @@ class Machine {
   std::map<Meeting, size_t> meetings_;  // how many members have come
   std::unordered_set<OpId> begun_, returned_;
   std::vector<model::CallRecord> log_;
+  bool stepwise_ = false;  // keeps only the last record
   uint64_t now_ns_ = 1'000'000'000;
   bool runtime_connect_ = true;
   bool launch_order_ = false;  // NCCL_LAUNCH_ORDER_IMPLICIT

@@ -1,0 +1,392 @@
+// gordian predict: deadlocks that a recorded run did not meet, and another order of its threads
+// would.
+#include "replayer/predict/predict.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <system_error>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "cli/output.h"
+#include "cli/verbs.h"
+#include "cli/verify_tools.h"
+#include "common/status.h"
+#include "replayer/predict/recorded_orders.h"
+#include "replayer/record/buffers.h"
+#include "replayer/record/extract.h"
+#include "replayer/verify/verifier.h"
+#include "replayer/write/cxx_writer.h"
+
+namespace gordian::cli {
+namespace {
+
+using replayer::CallOrder;
+using replayer::Op;
+using replayer::OpId;
+using replayer::Prediction;
+using replayer::Predictions;
+using replayer::RecordedOrders;
+using replayer::Schedule;
+
+// The one freedom that is explored: calls of a rank's threads, where nothing orders them.
+constexpr char kThreadsUnordered[] = "threads-unordered";
+constexpr char kThreadsOrdered[] = "threads-ordered";  // --assume: it is switched off
+
+volatile sig_atomic_t end_signal = 0;
+void OnEndSignal(int number) { end_signal = number; }
+
+struct PredictFlags {
+  std::string path;
+  std::string output;
+  std::vector<std::string> assume;
+  replayer::OrdersOptions orders;
+  replayer::PredictOptions predict;
+  int verify = 0;
+  bool json = false;
+};
+
+struct Verified {
+  int runs = 0, same = 0;  // of each prediction's program
+};
+
+// Shown once it has taken two seconds.
+class Progress {
+ public:
+  explicit Progress(bool quiet) : shows_(!quiet && isatty(STDERR_FILENO) != 0) {}
+  ~Progress() {
+    if (shown_) WriteAll(STDERR_FILENO, "\r\033[K");
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void Show(const replayer::PredictProgress& now) {
+    std::string text =
+        std::to_string(now.tried) + " of " + std::to_string(now.candidates) + " candidates tried";
+    if (now.states > 0) text += ", " + WithCommas(now.states) + " states searched";
+    Say(text + ", " + std::to_string(now.found) + " deadlocks found");
+  }
+  void Say(const std::string& text) {
+    const auto time = std::chrono::steady_clock::now();
+    if (!shows_ || time < next_) return;
+    next_ = time + std::chrono::milliseconds(200);
+    shown_ = true;
+    WriteAll(STDERR_FILENO, "\r\033[K" + text);
+  }
+
+ private:
+  const bool shows_;
+  bool shown_ = false;
+  std::chrono::steady_clock::time_point next_ =
+      std::chrono::steady_clock::now() + std::chrono::seconds(2);
+};
+
+// Names calls as people know them.
+class CallNames {
+ public:
+  explicit CallNames(const Schedule& schedule) : schedule_(schedule) {
+    ForEachOp(schedule, [this](size_t rank, size_t thread, const Op& op) {
+      places_[op.id] = {&op, rank, thread};
+    });
+  }
+
+  int RankOf(OpId id) const { return schedule_.ranks[places_.at(id).rank].rank; }
+  size_t ThreadOf(OpId id) const { return places_.at(id).thread + 1; }
+  const std::string& SiteOf(OpId id) const { return places_.at(id).op->site; }
+  std::string CommOf(OpId id) const {
+    const Op& op = *places_.at(id).op;
+    if (op.comm < 0) return "";
+    const replayer::Communicator& comm = schedule_.comms[static_cast<size_t>(op.comm)];
+    return comm.label.empty() ? comm.name : comm.label;
+  }
+  // "AllReduce on dp at train.cc:12 step()".
+  std::string Describe(OpId id) const {
+    std::string text = replayer::Name(places_.at(id).op->kind);
+    if (const std::string comm = CommOf(id); !comm.empty()) text += " on " + comm;
+    if (!SiteOf(id).empty()) text += " at " + SiteOf(id);
+    return text;
+  }
+  nlohmann::ordered_json ToJson(OpId id) const {
+    return {{"rank", RankOf(id)},
+            {"thread", ThreadOf(id)},
+            {"call", replayer::Name(places_.at(id).op->kind)},
+            {"communicator", CommOf(id)},
+            {"site", SiteOf(id)}};
+  }
+
+ private:
+  struct Place {
+    const Op* op = nullptr;
+    size_t rank = 0, thread = 0;
+  };
+  const Schedule& schedule_;
+  std::unordered_map<OpId, Place> places_;
+};
+
+Status WriteText(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  return file ? Status::Ok() : Status::Unavailable("cannot write " + path);
+}
+
+std::string ProgramOf(const PredictFlags& flags, size_t number) {
+  return flags.output + "/predicted-" + std::to_string(number + 1) + ".cc";
+}
+
+// "rank 0 waits for rank 1, which waits for rank 0".
+std::string Circle(const CallNames& names, const std::vector<OpId>& cycle) {
+  std::string text = "rank " + std::to_string(names.RankOf(cycle.front()));
+  for (size_t i = 1; i <= cycle.size(); ++i) {
+    text += i == 1 ? " waits for rank " : ", which waits for rank ";
+    text += std::to_string(names.RankOf(cycle[i % cycle.size()]));
+  }
+  return text;
+}
+
+std::string Text(const CallNames& names, const Prediction& prediction) {
+  std::string text;
+  for (const OpId id : prediction.cycle) {
+    text += "  rank " + std::to_string(names.RankOf(id)) + " would wait in " + names.Describe(id) +
+            " (thread " + std::to_string(names.ThreadOf(id)) + ")\n";
+  }
+  text += "  the order that leads there:\n";
+  for (const CallOrder& order : prediction.orders) {
+    text += "    rank " + std::to_string(names.RankOf(order.first)) + ": thread " +
+            std::to_string(names.ThreadOf(order.first)) + " calls " + names.Describe(order.first) +
+            "\n      before thread " + std::to_string(names.ThreadOf(order.second)) + " calls " +
+            names.Describe(order.second) +
+            (order.as_recorded ? ", as recorded\n" : "; recorded the other way round\n");
+  }
+  if (prediction.alike > 0)
+    text +=
+        "  " + WithCommas(prediction.alike) + " more between other ranks or calls at these lines\n";
+  return text;
+}
+
+nlohmann::ordered_json ToJson(const CallNames& names, const Prediction& prediction) {
+  nlohmann::ordered_json json = {{"check", prediction.witness.origin.check},
+                                 {"freedoms", {kThreadsUnordered}},
+                                 {"cycle", nlohmann::ordered_json::array()},
+                                 {"orders", nlohmann::ordered_json::array()},
+                                 {"alike", prediction.alike}};
+  for (const OpId id : prediction.cycle) json["cycle"].push_back(names.ToJson(id));
+  for (const CallOrder& order : prediction.orders) {
+    json["orders"].push_back({{"first", names.ToJson(order.first)},
+                              {"then", names.ToJson(order.second)},
+                              {"as_recorded", order.as_recorded}});
+  }
+  return json;
+}
+
+// Writes one program a prediction, and with --verify runs it. Those that did not hang each time, with
+// the predicted verdict, become unconfirmed.
+Status WritePrograms(const PredictFlags& flags, Progress* progress, Predictions* predictions,
+                     std::vector<Verified>* verified) {
+  if (flags.output.empty()) return Status::Ok();
+  std::error_code error;
+  std::filesystem::create_directories(flags.output, error);
+  if (error) return Status::Unavailable("cannot make " + flags.output + ": " + error.message());
+  replayer::VerifyTools tools = FindVerifyTools();
+  tools.stopped = [] { return end_signal != 0; };
+  std::vector<Prediction> held;
+  for (Prediction& prediction : std::exchange(predictions->predicted, {})) {
+    const std::string path = ProgramOf(flags, held.size());
+    Schedule& witness = prediction.witness;
+    replayer::ShrinkBuffers(&witness);
+    replayer::CxxOptions options{.file = std::filesystem::path(path).filename()};
+    GORDIAN_RETURN_IF_ERROR(WriteText(path, replayer::WriteCxx(witness, options)));
+    if (flags.verify > 0) {
+      progress->Say("compiling " + path);
+      const std::string binary = flags.output + "/predicted";
+      GORDIAN_RETURN_IF_ERROR(replayer::CompileReplay(path, binary, tools));
+      const StatusOr<replayer::Verified> runs =
+          replayer::VerifyReplay(binary, witness.origin.signature, flags.verify,
+                                 /*free_running=*/false, tools, [&](int done) {
+                                   progress->Say(path + ": run " + std::to_string(done) + " of " +
+                                                 std::to_string(flags.verify));
+                                 });
+      std::filesystem::remove(binary, error);
+      GORDIAN_RETURN_IF_ERROR(runs.status());
+      options.verified = replayer::Describe(*runs, witness.origin.signature);
+      GORDIAN_RETURN_IF_ERROR(WriteText(path, replayer::WriteCxx(witness, options)));
+      if (runs->same < flags.verify) {
+        std::filesystem::remove(path, error);
+        prediction.doubt = "of the program that forces it: " + options.verified;
+        predictions->unconfirmed.push_back(std::move(prediction));
+        continue;
+      }
+      verified->push_back({flags.verify, runs->same});
+    }
+    held.push_back(std::move(prediction));
+  }
+  predictions->predicted = std::move(held);
+  predictions->complete &= predictions->unconfirmed.empty();
+  return Status::Ok();
+}
+
+bool PrintJson(const PredictFlags& flags, const RecordedOrders& orders, const CallNames& names,
+               const Predictions& predictions, const std::vector<Verified>& verified) {
+  nlohmann::ordered_json json = {{"schema", "gordian.predict.v1"},
+                                 {"judged", predictions.judged},
+                                 {"complete", predictions.complete},
+                                 {"assumed", flags.assume},
+                                 {"calls", {{"judged", orders.calls}, {"left_out", orders.before}}},
+                                 {"predicted", nlohmann::ordered_json::array()},
+                                 {"unconfirmed", nlohmann::ordered_json::array()},
+                                 {"not_judged", predictions.not_judged}};
+  for (size_t i = 0; i < predictions.predicted.size(); ++i) {
+    json["predicted"].push_back(ToJson(names, predictions.predicted[i]));
+    if (!flags.output.empty()) json["predicted"].back()["program"] = ProgramOf(flags, i);
+    if (i < verified.size())
+      json["predicted"].back()["verified"] = {{"runs", verified[i].runs},
+                                              {"same", verified[i].same}};
+  }
+  for (const Prediction& prediction : predictions.unconfirmed) {
+    json["unconfirmed"].push_back(ToJson(names, prediction));
+    json["unconfirmed"].back()["why"] = prediction.doubt;
+  }
+  return PrintOut(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+bool PrintText(const PredictFlags& flags, const RecordedOrders& orders, const CallNames& names,
+               const Predictions& predictions, const std::vector<Verified>& verified) {
+  std::string text;
+  for (size_t i = 0; i < predictions.predicted.size(); ++i) {
+    const Prediction& prediction = predictions.predicted[i];
+    text +=
+        "DEADLOCK (predicted): " + Circle(names, prediction.cycle) + "\n" + Text(names, prediction);
+    if (!flags.output.empty()) text += "  program: " + ProgramOf(flags, i);
+    if (i < verified.size())
+      text += ", hung in " + std::to_string(verified[i].same) + " of " +
+              std::to_string(verified[i].runs) + " runs under the emulator";
+    if (!flags.output.empty()) text += "\n";
+    text += "\n";
+  }
+  if (!predictions.predicted.empty()) {
+    text += std::string("rests on ") + kThreadsUnordered +
+            ": gordian saw nothing that orders these threads; it sees events, starts and ends of "
+            "threads, no locks or flags.\nIf they are ordered: --assume " +
+            kThreadsOrdered +
+            "\nwhat to change: Give these calls one order at every rank: make them from one "
+            "thread, or let one thread wait for the other's call.\n\n";
+  }
+  for (const Prediction& prediction : predictions.unconfirmed) {
+    text += "not confirmed: " + prediction.doubt + "\n" + Text(names, prediction) + "\n";
+  }
+  if (predictions.predicted.empty() && !predictions.unconfirmed.empty()) {
+    text += "no deadlock predicted that is confirmed\n";
+  } else if (predictions.predicted.empty()) {
+    text += std::string("no deadlock predicted: ") +
+            (predictions.complete ? "no order" : "no tried order") + " of " +
+            WithCommas(orders.calls) + " calls of " + WithCommas(orders.schedule.ranks.size()) +
+            " ranks leads to one\n";
+  }
+  if (orders.before > 0)
+    text += WithCommas(orders.before) +
+            " calls before these were not judged: communicators were "
+            "made or ended after them\n";
+  for (const std::string& reason : predictions.not_judged) text += "not judged: " + reason + "\n";
+  return PrintOut(text);
+}
+
+int Run(PredictFlags flags) {
+  flags.orders.threads_ordered =
+      std::find(flags.assume.begin(), flags.assume.end(), kThreadsOrdered) != flags.assume.end();
+  const StatusOr<RecordedOrders> orders = replayer::ReadOrders(flags.path, {}, flags.orders);
+  if (!orders.ok()) {
+    PrintError(orders.status().message());
+    return kExitUsage;
+  }
+  Predictions predictions;
+  std::vector<Verified> verified;
+  Status written;
+  {
+    Progress progress(flags.json);
+    flags.predict.progress = [&](const replayer::PredictProgress& now) {
+      progress.Show(now);
+      return end_signal == 0;
+    };
+    predictions = replayer::Predict(*orders, flags.predict);
+    if (end_signal == 0) written = WritePrograms(flags, &progress, &predictions, &verified);
+  }
+  if (end_signal != 0) return 128 + end_signal;
+  if (!written.ok()) {
+    PrintError(written.message());
+    return kExitUsage;
+  }
+  const CallNames names(orders->schedule);
+  if (flags.json) {
+    if (!PrintJson(flags, *orders, names, predictions, verified)) return kExitUsage;
+  } else if (predictions.judged) {
+    if (!PrintText(flags, *orders, names, predictions, verified)) return kExitUsage;
+  } else {
+    for (const std::string& reason : predictions.not_judged) PrintError("not judged: " + reason);
+  }
+  if (!predictions.judged) return kExitInconclusive;
+  return predictions.predicted.empty() ? kExitOk : kExitProblem;
+}
+
+}  // namespace
+
+void AddPredictVerb(CLI::App& app, VerbContext* context) {
+  auto flags = std::make_shared<PredictFlags>();
+  CLI::App* verb = app.add_subcommand(
+      "predict", "Find deadlocks that a recorded run did not meet, in other orders of its threads");
+  verb->add_option("path", flags->path, "A session, or a .gtrace file")
+      ->required()
+      ->type_name("PATH");
+  verb->add_option(
+          "--assume", flags->assume,
+          "threads-ordered: a rank's threads always make their calls in the recorded order")
+      ->check(CLI::IsMember({kThreadsOrdered}))
+      ->type_name("WHAT");
+  CLI::Option* const output =
+      verb->add_option("-o,--output", flags->output,
+                       "Folder for programs, one a prediction, that force the deadlock")
+          ->type_name("DIR");
+  verb->add_option("--verify", flags->verify,
+                   "Compile each program and run it so many times under the emulator: a prediction "
+                   "whose program does not hang each time is not confirmed")
+      ->needs(output)
+      ->type_name("RUNS")
+      ->check(CLI::Range(1, 1000));
+  verb->add_option("--max-calls", flags->orders.max_calls,
+                   "Judge so many calls of all ranks, from the first on")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  verb->add_option("--max-states", flags->predict.max_states,
+                   "Search so many states for candidates that are not reached at once")
+      ->type_name("N")
+      ->check(CLI::Range(1, 100'000'000))
+      ->capture_default_str();
+  verb->add_flag("--json", flags->json, "As JSON (schema gordian.predict.v1)");
+  verb->footer(
+      "Exit code: 0 none predicted; 1 a deadlock predicted; 2 unreadable input; 3 not judged; the "
+      "reason is printed.\n"
+      "Example: gordian predict latest -o predicted --verify 2");
+  verb->callback([=] {
+    context->chosen = [=] {
+      for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+        struct sigaction action {};
+        action.sa_handler = OnEndSignal;
+        sigemptyset(&action.sa_mask);
+        action.sa_flags = static_cast<int>(SA_RESETHAND);  // a second one ends it at once
+        sigaction(number, &action, nullptr);
+      }
+      return Run(*flags);
+    };
+  });
+}
+
+}  // namespace gordian::cli

@@ -1,0 +1,65 @@
+// Finds the deadlocks that other orders of a recorded job's calls lead to.
+//
+// Three steps: a graph of the calls (analyzer/explore/collective_order_graph.h) names candidates;
+// for each the calls are made in the order that its cycle needs, and for those that this does not
+// reach, a search (analyzer/explore/order_search.h) tries the orders that remain; the wait model
+// judges the result (replayer/reduce/model_run.h). Only an order that the model calls a deadlock is
+// predicted.
+//
+// Pure except for the callback, deterministic.
+#ifndef GORDIAN_REPLAYER_PREDICT_PREDICT_H_
+#define GORDIAN_REPLAYER_PREDICT_PREDICT_H_
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "replayer/predict/recorded_orders.h"
+#include "replayer/record/schedule.h"
+
+namespace gordian::replayer {
+
+struct PredictProgress {
+  size_t candidates = 0, tried = 0;
+  size_t states = 0;  // that the search has seen
+  size_t found = 0;   // deadlocks
+};
+
+struct PredictOptions {
+  size_t max_candidates = 100;
+  size_t max_states = 20'000;
+  // Called between candidates and states; returning false ends the search. May be empty.
+  std::function<bool(const PredictProgress&)> progress;
+};
+
+// A rank calls `first` before `second`. Both are calls of different threads.
+struct CallOrder {
+  size_t rank = 0;
+  OpId first = 0, second = 0;
+  bool as_recorded = false;
+};
+
+struct Prediction {
+  std::vector<OpId> cycle;        // the call that each rank of the cycle waits in
+  std::vector<CallOrder> orders;  // one or more of each rank of the cycle that had a choice
+  size_t alike = 0;               // deadlocks of other ranks with the same call sites
+  Schedule witness;               // its gates force the deadlock
+  std::string doubt;              // why it is not confirmed; empty: it is
+};
+
+struct Predictions {
+  bool judged = false;                  // false: `not_judged` says why
+  std::vector<std::string> not_judged;  // one line each
+  std::vector<Prediction> predicted;
+  std::vector<Prediction> unconfirmed;  // those without a witness have an empty schedule
+  // Where nothing is predicted: no order of the recorded run's threads leads to a deadlock.
+  bool complete = false;
+  size_t candidates = 0, states = 0;
+};
+
+Predictions Predict(const RecordedOrders& orders, const PredictOptions& options = {});
+
+}  // namespace gordian::replayer
+
+#endif  // GORDIAN_REPLAYER_PREDICT_PREDICT_H_

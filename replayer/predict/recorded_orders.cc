@@ -1,0 +1,433 @@
+#include "replayer/predict/recorded_orders.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+
+#include "analyzer/model/verdict/check_catalogue.h"
+#include "analyzer/model/verdict/names.h"
+#include "replayer/record/needed_calls.h"
+
+namespace gordian::replayer {
+namespace {
+
+using model::Call;
+using model::ProcessId;
+using model::ThreadId;
+using model::WaitKind;
+using model::WorkKind;
+
+// So often must two threads have taken turns before something unseen may order them.
+constexpr size_t kTurnRuns = 6;
+
+class Reader {
+ public:
+  Reader(const JobFacts& facts, const ThreadLives& lives, const OrdersOptions& options)
+      : facts_(facts), names_(facts.execution, facts.matcher), lives_(lives), options_(options) {}
+
+  RecordedOrders Run() {
+    Refuse();
+    if (!orders_.not_judged.empty()) return std::move(orders_);
+    for (const auto& [id, recorded] : facts_.recording.processes()) {
+      if (!names_.incarnations().Replaced(id)) Read(id, recorded);
+    }
+    Begin();
+    End();
+    Take();
+    if (!orders_.not_judged.empty() && orders_.schedule.ranks.empty()) return std::move(orders_);
+    FindTurns();
+    orders_.moments = std::move(job_.orders);
+    return std::move(orders_);
+  }
+
+ private:
+  using Instance =
+      std::tuple<int, int, int, uint64_t>;  // communicator, source, destination, number
+  struct Used {
+    const RecordedCall* call = nullptr;
+    uint64_t first = 0, last = 0;  // orders: of its group
+    Instance instance;
+  };
+  struct Rank {
+    const RecordedProcess* recorded = nullptr;
+    std::vector<Used> used;  // operations, in the order of calls
+    uint64_t begin = 0, end = UINT64_MAX;
+  };
+
+  void Say(const std::string& text) {
+    std::vector<std::string>& all = orders_.not_judged;
+    if (std::find(all.begin(), all.end(), text) == all.end()) all.push_back(text);
+  }
+
+  // What the executor of schedules cannot carry out, or the record does not hold.
+  void Refuse() {
+    const model::Finding& main = facts_.verdict.main;
+    if (model::SaysTrouble(main.verdict) && !model::OnlySlow(main))
+      Say("the run did not pass: " + main.summary);
+    if (main.evidence.records_lost > 0)
+      Say(std::to_string(main.evidence.records_lost) +
+          " records were lost, and with them some calls");
+    if (facts_.recording.host_operations() > 0)
+      Say("operations of torch.distributed without NCCL are not explored");
+    for (const std::string& unseen : main.evidence.not_visible) Say("not visible: " + unseen);
+    for (const model::Communicator& comm : facts_.matcher.comms()) {
+      const auto unseen =
+          std::count_if(comm.members.begin(), comm.members.end(),
+                        [](const model::CommMember& member) { return !member.known; });
+      if (unseen > 0)
+        Say(std::to_string(unseen) + " members of " +
+            (comm.name.empty() ? "a communicator" : comm.name) + " are not in the record");
+    }
+    for (const auto& [id, recorded] : facts_.recording.processes()) {
+      if (!recorded.graphs.empty()) Say("operations in CUDA graphs are not explored");
+      for (const RecordedCall& call : recorded.calls) {
+        if (call.work == WorkKind::kMemoryWait) Say("waits for values in memory are not explored");
+        if ((call.flags & model::kNonBlockingComm) != 0)
+          Say("non-blocking communicators are not explored");
+        if (!call.Returned() && call.IsOperation()) Say("a call had not returned");
+      }
+    }
+  }
+
+  static bool Counts(const RecordedCall& call) {
+    return call.IsOperation() && !call.Captured() && call.Returned() && model::Took(call.result);
+  }
+
+  // A call that makes or ends communicators: what is before it is not reordered.
+  static bool MakesComms(const RecordedCall& call) {
+    switch (call.call) {
+      case Call::kCommInit:
+      case Call::kCommSplit:
+      case Call::kCommAbort:
+      case Call::kCommWindowRegister:
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  void Read(ProcessId id, const RecordedProcess& recorded) {
+    Rank& rank = ranks_[id];
+    rank.recorded = &recorded;
+    std::map<std::pair<uint32_t, uint32_t>, std::vector<size_t>> open;  // by thread and group
+    std::map<std::tuple<int, int, int>, uint64_t> numbers;
+    for (const RecordedCall& call : recorded.calls) {
+      if (MakesComms(call))
+        rank.begin = std::max(rank.begin, std::max(call.order, call.end_order) + 1);
+      if (call.call == Call::kGroupEnd) {
+        for (const size_t index : open[{call.thread, call.group}])
+          rank.used[index].last = call.order;
+        open.erase({call.thread, call.group});
+      }
+      if (!Counts(call)) continue;
+      const int comm = CommOf(facts_, id, call.comm);
+      if (comm < 0) {
+        Say("the creation of a communicator is not in the record");
+        continue;
+      }
+      const int me = facts_.execution.Find(id)->comms.find(call.comm)->second.rank;
+      const model::Ends ends = model::EndsOf({call.call, me, call.root_or_peer, call.count});
+      const uint64_t number = numbers[{comm, ends.source, ends.destination}]++;
+      rank.used.push_back(
+          {&call, call.order, call.order, {comm, ends.source, ends.destination, number}});
+      if (!call.InGroup()) continue;
+      std::vector<size_t>& group = open[{call.thread, call.group}];
+      group.push_back(rank.used.size() - 1);
+      rank.used.back().first = rank.used[group.front()].first;
+    }
+  }
+
+  // Raises each rank's first call until operations before it are before it at all of their members.
+  void Begin() {
+    for (bool changed = true; changed;) {
+      changed = false;
+      std::set<Instance> before;
+      for (const auto& [id, rank] : ranks_) {
+        for (const Used& used : rank.used) {
+          if (used.first < rank.begin) before.insert(used.instance);
+        }
+      }
+      for (auto& [id, rank] : ranks_) {
+        for (const Used& used : rank.used) {
+          if (used.last < rank.begin || !before.contains(used.instance)) continue;
+          rank.begin = used.last + 1;
+          changed = true;
+        }
+      }
+    }
+  }
+
+  // Lowers each rank's end until the calls are few enough, and operations are there at all members.
+  void End() {
+    const size_t most = options_.max_calls / std::max<size_t>(ranks_.size(), 1);
+    for (auto& [id, rank] : ranks_) {
+      size_t taken = 0;
+      for (const RecordedCall& call : rank.recorded->calls) {
+        if (call.order < rank.begin || !Wanted(call) || ++taken <= most) continue;
+        rank.end = call.order;
+        Say("calls after the first " + std::to_string(most) + " of a rank");
+        break;
+      }
+    }
+    for (bool changed = true; changed;) {
+      changed = false;
+      std::map<Instance, size_t> members;
+      for (const auto& [id, rank] : ranks_) {
+        for (const Used& used : rank.used) {
+          if (used.first >= rank.begin && used.last < rank.end) ++members[used.instance];
+        }
+      }
+      for (auto& [id, rank] : ranks_) {
+        for (const Used& used : rank.used) {
+          if (used.first < rank.begin || used.first >= rank.end) continue;
+          const auto& [comm, source, destination, number] = used.instance;
+          const size_t all =
+              source >= 0 ? 2 : facts_.matcher.comms()[static_cast<size_t>(comm)].members.size();
+          const auto found = members.find(used.instance);
+          if (used.last < rank.end && found != members.end() && found->second == all) continue;
+          rank.end = used.first;
+          changed = true;
+          break;
+        }
+      }
+    }
+  }
+
+  static bool Wanted(const RecordedCall& call) {
+    if (Counts(call) || call.call == Call::kGroupEnd) return true;
+    if (call.work == WorkKind::kEventRecord || call.work == WorkKind::kEventWait) return true;
+    return call.call == Call::kHostWait && call.Returned() && model::Took(call.result) &&
+           (call.wait == WaitKind::kStream || call.wait == WaitKind::kEvent ||
+            call.wait == WaitKind::kDevice || call.wait == WaitKind::kFree ||
+            call.wait == WaitKind::kCopy);
+  }
+
+  void Take() {
+    NeededCalls needed;
+    for (const auto& [id, rank] : ranks_) {
+      std::set<std::pair<uint32_t, uint32_t>> groups;
+      for (const Used& used : rank.used) {
+        if (used.first < rank.begin || used.last >= rank.end) continue;
+        needed.comms.insert(std::get<0>(used.instance));
+        if (used.call->InGroup()) groups.insert({used.call->thread, used.call->group});
+      }
+      for (const RecordedCall& call : rank.recorded->calls) {
+        if (!Wanted(call)) continue;
+        orders_.before += call.order < rank.begin;
+        if (call.order < rank.begin || call.order >= rank.end) continue;
+        if (call.call == Call::kGroupEnd && !groups.contains({call.thread, call.group})) continue;
+        needed.by_process[id][call.order] = {.call = &call};
+        ++orders_.calls;
+      }
+    }
+    job_ = ScheduleCalls(facts_, needed);
+    for (const std::string& why : job_.refused) Say(why);
+    if (!job_.refused.empty()) return;
+    orders_.schedule = std::move(job_.schedule);
+    Connect(needed);
+    for (size_t rank = 0; rank < orders_.schedule.ranks.size(); ++rank) OrderRank(rank);
+  }
+
+  // Communicators are as connected as they were before the first call.
+  void Connect(const NeededCalls& needed) {
+    std::map<int, size_t> places;
+    for (const int index : needed.comms) places.emplace(index, places.size());
+    for (Communicator& comm : orders_.schedule.comms) {
+      comm.ready = true;
+      comm.connected = false;
+      comm.connected_pairs.clear();
+    }
+    for (const auto& [id, rank] : ranks_) {
+      for (const Used& used : rank.used) {
+        const int index = std::get<0>(used.instance);
+        const auto place = places.find(index);
+        if (used.first >= rank.begin || place == places.end()) continue;
+        Communicator& comm = orders_.schedule.comms[place->second];
+        const int me = facts_.execution.Find(id)->comms.find(used.call->comm)->second.rank;
+        const model::FirstUses uses =
+            model::FirstUsesOf({used.call->call, me, used.call->root_or_peer, used.call->count},
+                               facts_.matcher.comms()[static_cast<size_t>(index)].nranks);
+        comm.connected |= uses.collectives;
+        for (const auto& [peer, sends] : uses.peers) {
+          const std::pair pair = sends ? std::pair(me, peer) : std::pair(peer, me);
+          if (std::find(comm.connected_pairs.begin(), comm.connected_pairs.end(), pair) ==
+              comm.connected_pairs.end())
+            comm.connected_pairs.push_back(pair);
+        }
+      }
+    }
+  }
+
+  struct Placed {
+    Op* op = nullptr;
+    size_t thread = 0;
+    uint64_t order = 0, end = 0;
+  };
+
+  static void Fix(const Placed& before, const Placed& after) {
+    after.op->gates.push_back({before.op->id, before.end != 0 && before.end < after.order
+                                                  ? Gate::Moment::kReturned
+                                                  : Gate::Moment::kCalled});
+  }
+
+  void OrderRank(size_t rank) {
+    RankProgram& program = orders_.schedule.ranks[rank];
+    std::vector<Placed> all;
+    for (size_t thread = 0; thread < program.threads.size(); ++thread) {
+      for (Op& op : program.threads[thread].ops) {
+        const auto& [order, end] = job_.orders.at(op.id);
+        all.push_back({&op, thread, order, end});
+      }
+    }
+    std::stable_sort(all.begin(), all.end(),
+                     [](const Placed& a, const Placed& b) { return a.order < b.order; });
+    std::vector<OpId>& recorded = orders_.recorded.emplace_back();
+    for (const Placed& placed : all) recorded.push_back(placed.op->id);
+    if (options_.threads_ordered) return;  // as AddGates left them
+    for (const Placed& placed : all) placed.op->gates.clear();
+    KeepEvents(all);
+    KeepLives(rank, all);
+  }
+
+  static void KeepEvents(const std::vector<Placed>& all) {
+    std::map<int, std::vector<Placed>> uses;  // since the event's last recording, and that one
+    for (const Placed& placed : all) {
+      if (placed.op->event < 0) continue;
+      std::vector<Placed>& since = uses[placed.op->event];
+      if (placed.op->kind != OpKind::kEventRecord) {
+        if (!since.empty() && since.front().op->kind == OpKind::kEventRecord &&
+            since.front().thread != placed.thread)
+          Fix(since.front(), placed);
+        since.push_back(placed);
+        continue;
+      }
+      for (const Placed& earlier : since) {
+        if (earlier.thread != placed.thread) Fix(earlier, placed);
+      }
+      since = {placed};
+    }
+  }
+
+  void KeepLives(size_t rank, const std::vector<Placed>& all) {
+    const ProcessId process = job_.processes[rank];
+    const std::vector<ThreadId>& threads = job_.threads[rank];
+    const RecordedProcess& recorded = *ranks_.at(process).recorded;
+    for (size_t thread = 0; thread < threads.size(); ++thread) {
+      ThreadLife life;
+      if (const auto seen = lives_.find({process, threads[thread]}); seen != lives_.end())
+        life = seen->second;
+      if (life.polls) orders_.polling.insert(rank);
+      const auto own = [&](const Placed& placed) { return placed.thread == thread; };
+      const auto first = std::find_if(all.begin(), all.end(), own);
+      const auto last = std::find_if(all.rbegin(), all.rend(), own);
+      if (first == all.end()) continue;
+      const auto time = [&](const Placed& placed) {
+        const RecordedCall* const call = recorded.Find(placed.order);
+        return call == nullptr ? 0 : call->time_ns;
+      };
+      for (const Placed& placed : all) {
+        if (!own(placed)) continue;
+        if (life.waits_ns <= time(placed)) orders_.held.insert(placed.op->id);
+        if (life.free_ns > time(placed)) orders_.unseen.insert(placed.op->id);
+      }
+      std::map<size_t, Placed> forks;
+      for (auto at = all.begin(); at != first; ++at) {
+        if (time(*at) <= life.from_ns) forks[at->thread] = *at;
+      }
+      for (const auto& [other, before] : forks) Fix(before, *first);
+      std::set<size_t> joined;
+      for (auto at = last.base(); at != all.end(); ++at) {
+        if (time(*at) >= life.until_ns && joined.insert(at->thread).second) Fix(*last, *at);
+      }
+    }
+  }
+
+  // Pairs of call sites that two threads of a rank passed in turns, in all that was recorded.
+  void FindTurns() {
+    for (size_t rank = 0; rank < orders_.schedule.ranks.size(); ++rank) {
+      const ProcessId process = job_.processes[rank];
+      std::map<std::pair<ThreadId, uint64_t>, std::vector<const RecordedCall*>> sites;
+      for (const RecordedCall& call : ranks_.at(process).recorded->calls) {
+        if (Wanted(call) && call.call != Call::kGroupEnd)
+          sites[{call.thread, call.site}].push_back(&call);
+      }
+      if (sites.size() > 1000) continue;
+      for (auto one = sites.begin(); one != sites.end(); ++one) {
+        for (auto other = std::next(one); other != sites.end(); ++other) {
+          if (one->first.first == other->first.first || !InTurns(one->second, other->second))
+            continue;
+          std::string a = Text(process, one->first.second), b = Text(process, other->first.second);
+          if (b < a) std::swap(a, b);
+          orders_.turns.insert({rank, std::move(a), std::move(b)});
+        }
+      }
+    }
+  }
+
+  std::string Text(ProcessId process, uint64_t site) const {
+    return facts_.site ? facts_.site(process, site) : "";
+  }
+
+  // No two of the calls overlapped, and each thread made as many each time as the time before.
+  static bool InTurns(const std::vector<const RecordedCall*>& one,
+                      const std::vector<const RecordedCall*>& other) {
+    std::vector<std::pair<const RecordedCall*, bool>> merged;
+    for (const RecordedCall* const call : one) merged.emplace_back(call, false);
+    for (const RecordedCall* const call : other) merged.emplace_back(call, true);
+    std::sort(merged.begin(), merged.end(),
+              [](const auto& a, const auto& b) { return a.first->order < b.first->order; });
+    std::vector<size_t> runs;
+    for (size_t i = 0; i < merged.size(); ++i) {
+      const bool same = i > 0 && merged[i].second == merged[i - 1].second;
+      if (i > 0 && !same && merged[i - 1].first->end_order > merged[i].first->order) return false;
+      if (same) {
+        ++runs.back();
+      } else {
+        runs.push_back(1);
+      }
+    }
+    if (runs.size() < kTurnRuns) return false;
+    for (size_t i = 3; i + 1 < runs.size(); ++i) {
+      if (runs[i] != runs[i - 2]) return false;
+    }
+    return true;
+  }
+
+  const JobFacts& facts_;
+  const model::Names names_;
+  const ThreadLives& lives_;
+  const OrdersOptions options_;
+  std::map<ProcessId, Rank> ranks_;
+  UnfinishedJob job_;
+  RecordedOrders orders_;
+};
+
+}  // namespace
+
+RecordedOrders OrdersOf(const JobFacts& facts, const ThreadLives& lives,
+                        const OrdersOptions& options) {
+  return Reader(facts, lives, options).Run();
+}
+
+StatusOr<RecordedOrders> ReadOrders(const std::string& path, const ExtractOptions& extract,
+                                    const OrdersOptions& options) {
+  RecordedOrders orders;
+  ExtractOptions with = extract;
+  with.with_facts = [&](const JobFacts& facts, const ThreadLives& lives) {
+    orders = OrdersOf(facts, lives, options);
+  };
+  const StatusOr<Extracted> extracted = Extract(path, with);
+  GORDIAN_RETURN_IF_ERROR(extracted.status());
+  const Origin& origin = extracted->schedule.origin;
+  orders.schedule.environment = extracted->schedule.environment;
+  orders.schedule.origin.source = origin.source;
+  orders.schedule.origin.command = origin.command;
+  orders.schedule.origin.gordian_version = origin.gordian_version;
+  for (const std::string& note : origin.notes) {
+    if (note.starts_with("the trace is")) orders.not_judged.push_back(note);
+  }
+  return orders;
+}
+
+}  // namespace gordian::replayer

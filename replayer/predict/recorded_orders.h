@@ -1,0 +1,65 @@
+// The calls of a recorded job as a schedule whose threads are free, but for the orders that the
+// record shows to be fixed.
+//
+// Fixed are, between threads of a rank:
+//   - the uses of one event, of which one is its recording: who waits for an event of another thread
+//     was given it
+//   - what was called before a thread was first seen, and what was called after it was last seen
+//     (forks and joins)
+// gordian does not see locks, condition variables, flags, and loops that query an event. It sees in
+// rounds that a thread waits for another one, not for which.
+#ifndef GORDIAN_REPLAYER_PREDICT_RECORDED_ORDERS_H_
+#define GORDIAN_REPLAYER_PREDICT_RECORDED_ORDERS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "common/status.h"
+#include "replayer/record/extract.h"
+#include "replayer/record/schedule.h"
+
+namespace gordian::replayer {
+
+struct OrdersOptions {
+  bool threads_ordered = false;  // all calls of a rank keep their recorded order
+  size_t max_calls = 2000;       // in all; more are not judged
+};
+
+// Two threads of a rank that made these calls in turns, each time in the same order.
+struct Turn {
+  size_t rank = 0;         // in the schedule
+  std::string one, other;  // call sites
+
+  friend auto operator<=>(const Turn&, const Turn&) = default;
+};
+
+struct RecordedOrders {
+  Schedule schedule;
+  std::vector<std::vector<OpId>> recorded;  // each rank's calls in the recorded order
+  // When each call began and returned in its process, as numbers of records; 0: it has not returned.
+  std::unordered_map<OpId, std::pair<uint64_t, uint64_t>> moments;
+  // Calls before which their threads were seen to wait for others, or were not seen at all while
+  // they did not.
+  std::set<OpId> held, unseen;
+  std::set<Turn> turns;
+  std::set<size_t> polling;             // ranks with a thread that was seen to poll
+  size_t before = 0, calls = 0;         // calls left out before the first; taken
+  std::vector<std::string> not_judged;  // one line each
+};
+
+// Errors: as of Extract.
+StatusOr<RecordedOrders> ReadOrders(const std::string& path, const ExtractOptions& extract,
+                                    const OrdersOptions& options);
+
+// The same of facts at hand.
+RecordedOrders OrdersOf(const JobFacts& facts, const ThreadLives& lives,
+                        const OrdersOptions& options);
+
+}  // namespace gordian::replayer
+
+#endif  // GORDIAN_REPLAYER_PREDICT_RECORDED_ORDERS_H_

@@ -1,0 +1,64 @@
+// Two threads of a rank on one stream and two communicators. The jobs end: what the helper does
+// before its all-reduce takes long at every rank. `gordian predict` finds what they narrowly missed.
+#include <thread>
+
+#include "tests/e2e/jobs/job.h"
+
+namespace {
+
+// How long the helper reads its data, and the main thread computes: far enough apart that no run
+// meets the other order.
+constexpr double kRead = 1.2;
+constexpr double kCompute = 0.5;
+
+struct Pair {
+  explicit Pair(job::Context& c)
+      : stream(c.Stream()),
+        dp(c.MakeComm("dp", c.All())),
+        tp(c.MakeComm("tp", c.All())),
+        of_dp(c.Buffer(1024)),
+        of_tp(c.Buffer(1024)) {
+    c.Warm(dp, stream);
+    c.Warm(tp, stream);
+    c.Begin(stream);
+  }
+  const cudaStream_t stream;
+  const ncclComm_t dp, tp;
+  float* const of_dp;
+  float* const of_tp;
+};
+
+}  // namespace
+
+// Nothing orders the two all-reduces. In the twin the helper has ended before the main thread's.
+JOB(near_miss, 2) {
+  const Pair pair(c);
+  std::thread helper([&] {
+    CUDA_OK(cudaSetDevice(c.rank));
+    c.SleepInUserCode(kRead);
+    NCCL_OK(ncclAllReduce(pair.of_tp, pair.of_tp, 1024, ncclFloat, ncclSum, pair.tp, pair.stream));
+  });
+  if (c.twin) helper.join();
+  c.SleepInUserCode(kCompute);
+  NCCL_OK(ncclAllReduce(pair.of_dp, pair.of_dp, 1024, ncclFloat, ncclSum, pair.dp, pair.stream));
+  if (!c.twin) helper.join();
+  c.Sync(pair.stream);
+}
+
+// The helper waits for an event that the main thread records behind its all-reduce.
+JOB(near_miss_handed_over, 2) {
+  const Pair pair(c);
+  cudaEvent_t reduced = nullptr;
+  CUDA_OK(cudaEventCreateWithFlags(&reduced, cudaEventDisableTiming));
+  std::thread helper([&] {
+    CUDA_OK(cudaSetDevice(c.rank));
+    c.SleepInUserCode(kRead);
+    CUDA_OK(cudaEventSynchronize(reduced));
+    NCCL_OK(ncclAllReduce(pair.of_tp, pair.of_tp, 1024, ncclFloat, ncclSum, pair.tp, pair.stream));
+  });
+  c.SleepInUserCode(kCompute);
+  NCCL_OK(ncclAllReduce(pair.of_dp, pair.of_dp, 1024, ncclFloat, ncclSum, pair.dp, pair.stream));
+  CUDA_OK(cudaEventRecord(reduced, pair.stream));
+  helper.join();
+  c.Sync(pair.stream);
+}

@@ -1,0 +1,136 @@
+"""gordian predict from outside: healthy sessions of jobs with two threads on one stream and two communicators."""
+import json
+import os
+import shutil
+import subprocess
+
+from cli_testing import BUILD, EMULATOR, JOB, CliTest, clean_environment, main
+
+
+def call_sites():
+    """Where the job near_miss reduces: in its helper thread, then in its main thread."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "jobs", "near_misses.cc")) as f:
+        return [f"near_misses.cc:{number}" for number, line in enumerate(f, 1) if "ncclAllReduce" in line][:2]
+
+
+HELPER, MAIN = call_sites()
+
+
+class Predict(CliTest):
+    def setUp(self):
+        super().setUp()
+        for path in [JOB, os.path.join(EMULATOR, "libnccl.so.2")]:
+            self.need(path)
+
+    def record(self, *job):
+        done = self.gordian("run", "--emulator", "--session", "s", "--on-verdict", "kill", "--", JOB, *job, "--ranks", "2")
+        self.assertEqual(done.returncode, 137 if job == ("inversion_one_stream",) else 0, done.stderr)
+
+    def predict(self, *arguments):
+        done = self.gordian("predict", *arguments, "--json")
+        return done.returncode, json.loads(done.stdout)
+
+    def include_folders(self):
+        folders = [os.path.join(os.environ[v], "include") for v in ("CUDA_HOME", "NCCL_HOME") if v in os.environ]
+        with open(os.path.join(BUILD, "CMakeCache.txt")) as f:
+            return folders + [line.split("=", 1)[1].strip() for line in f
+                              if line.startswith(("GORDIAN_CUDA_INCLUDE:", "GORDIAN_NCCL_INCLUDE:"))]
+
+    def compiled(self, source):
+        binary = self.path("witness")
+        done = subprocess.run(["g++", "-std=c++17", "-O0", "-Wall", "-Wextra", "-Werror", "-pthread", source, "-o", binary,
+                               *[word for folder in self.include_folders() for word in ("-isystem", folder)],
+                               "-L" + EMULATOR, "-lnccl", "-lcudart", "-Wl,-rpath-link," + EMULATOR],
+                              capture_output=True, text=True, timeout=100)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return binary
+
+    def test_the_deadlock_that_a_healthy_run_missed(self):
+        self.record("near_miss")
+        code, said = self.predict("s", "-o", "predicted", "--verify", "2")
+        self.assertEqual(code, 1, said)
+        self.assertEqual((len(said["predicted"]), said["unconfirmed"], said["not_judged"]), (1, [], []), said)
+        found = said["predicted"][0]
+        self.assertEqual(found["freedoms"], ["threads-unordered"])
+        self.assertEqual(found["verified"], {"runs": 2, "same": 2})
+        self.assertEqual(found["check"], "communicator-order-cycle")
+        self.assertEqual(sorted(call["rank"] for call in found["cycle"]), [0, 1])
+        self.assertEqual(sorted(call["communicator"] for call in found["cycle"]), ["dp", "tp"])
+        # One rank as recorded, the other the other way round, at the job's own lines.
+        self.assertEqual(sorted(order["as_recorded"] for order in found["orders"]), [False, True])
+        for order in found["orders"]:
+            first, then = order["first"], order["then"]
+            self.assertEqual((first["rank"], {first["thread"], then["thread"]}), (then["rank"], {1, 2}))
+            lines = [call["site"].split()[0] for call in (first, then)]
+            self.assertEqual(lines, [MAIN, HELPER] if order["as_recorded"] else [HELPER, MAIN])
+        text = self.gordian("predict", "s")
+        self.assertEqual(text.returncode, 1)
+        for words in ("DEADLOCK (predicted): rank ", MAIN, HELPER, "recorded the other way round", "--assume threads-ordered"):
+            self.assertIn(words, text.stdout)
+        # The program that forces the order hangs, each time, without gordian too.
+        binary = self.compiled(self.path(found["program"]))
+        for _ in range(3):
+            done = subprocess.run([binary, "--patience", "1.5"], capture_output=True, text=True, timeout=60,
+                                  env=clean_environment(LD_LIBRARY_PATH=EMULATOR))
+            self.assertEqual(done.returncode, 42, done.stderr)
+        done = self.gordian("run", "--emulator", "--session", "w", "--on-verdict", "kill", "--", binary)
+        self.assertEqual(done.returncode, 137, done.stderr)
+        verdict = self.verdict("w")
+        self.assertEqual((verdict["verdict"], verdict["confidence"]), ("deadlock", "confirmed"), verdict)
+        # A person who knows of an order that gordian does not see says so.
+        code, said = self.predict("s", "--assume", "threads-ordered")
+        self.assertEqual((code, said["predicted"], said["assumed"]), (0, [], ["threads-ordered"]), said)
+
+    def expect_silence(self, *job):
+        self.record(*job)
+        code, said = self.predict("s")
+        self.assertEqual((code, said["judged"], said["complete"]), (0, True, True), said)
+        self.assertEqual((said["predicted"], said["unconfirmed"], said["not_judged"]), ([], [], []), said)
+        self.assertGreater(said["calls"]["judged"], 3)
+        self.assertIn("no deadlock predicted", self.gordian("predict", "s").stdout)
+
+    def test_a_thread_that_has_ended_before(self):
+        self.expect_silence("near_miss", "--twin")
+
+    def test_an_event_between(self):
+        self.expect_silence("near_miss_handed_over")
+
+    def test_threads_that_hand_over_are_a_doubt(self):
+        # By a condition variable, as PyTorch's autograd threads: gordian sees that threads wait, not for whom.
+        self.record("inversion_beside_sleeper", "--twin")
+        code, said = self.predict("s")
+        self.assertEqual((code, said["predicted"], said["complete"]), (0, [], False), said)
+        self.assertTrue(said["unconfirmed"], said)
+        for found in said["unconfirmed"]:
+            self.assertIn("another thread", found["why"])
+        text = self.gordian("predict", "s").stdout
+        self.assertIn("not confirmed: ", text)
+        self.assertIn("no deadlock predicted that is confirmed", text)
+
+    def test_one_thread(self):
+        self.expect_silence("inversion_one_stream", "--twin")
+
+    def test_a_run_that_hung_is_not_judged(self):
+        self.record("inversion_one_stream")
+        code, said = self.predict("s")
+        self.assertEqual((code, said["judged"], said["predicted"]), (3, False, []), said)
+        self.assertTrue(any("did not pass" in why for why in said["not_judged"]), said)
+        self.assertIn("not judged: the run did not pass", self.gordian("predict", "s").stderr)
+
+    def test_a_cut_trace_is_named(self):
+        self.record("near_miss")
+        shutil.copy(self.path("s/trace.gtrace"), self.path("cut.gtrace"))
+        os.truncate(self.path("cut.gtrace"), os.path.getsize(self.path("cut.gtrace")) - 100)
+        code, said = self.predict("cut.gtrace")
+        self.assertTrue(any("the trace is" in why for why in said["not_judged"]), said)
+        self.assertFalse(said["complete"] and code == 0, "a cut trace is called complete")
+
+    def test_mistakes(self):
+        done = self.gordian("predict", "nowhere")
+        self.assertEqual(done.returncode, 2)
+        self.assert_one_line(done.stderr, "nowhere")
+        self.assertEqual(self.gordian("predict", "nowhere", "--assume", "luck").returncode, 2)
+
+
+if __name__ == "__main__":
+    main()
