@@ -153,7 +153,8 @@ std::string Circle(const CallNames& names, const std::vector<OpId>& cycle) {
   return text;
 }
 
-std::string Text(const CallNames& names, const Prediction& prediction) {
+std::string Text(const Prediction& prediction) {
+  const CallNames names(prediction.witness);
   std::string text;
   for (const OpId id : prediction.cycle) {
     text += "  rank " + std::to_string(names.RankOf(id)) + " would wait in " + names.Describe(id) +
@@ -173,7 +174,8 @@ std::string Text(const CallNames& names, const Prediction& prediction) {
   return text;
 }
 
-nlohmann::ordered_json ToJson(const CallNames& names, const Prediction& prediction) {
+nlohmann::ordered_json ToJson(const Prediction& prediction) {
+  const CallNames names(prediction.witness);
   nlohmann::ordered_json json = {{"check", prediction.witness.origin.check},
                                  {"freedoms", {kThreadsUnordered}},
                                  {"cycle", nlohmann::ordered_json::array()},
@@ -234,37 +236,38 @@ Status WritePrograms(const PredictFlags& flags, Progress* progress, Predictions*
   return Status::Ok();
 }
 
-bool PrintJson(const PredictFlags& flags, const RecordedOrders& orders, const CallNames& names,
-               const Predictions& predictions, const std::vector<Verified>& verified) {
-  nlohmann::ordered_json json = {{"schema", "gordian.predict.v1"},
-                                 {"judged", predictions.judged},
-                                 {"complete", predictions.complete},
-                                 {"assumed", flags.assume},
-                                 {"calls", {{"judged", orders.calls}, {"left_out", orders.before}}},
-                                 {"predicted", nlohmann::ordered_json::array()},
-                                 {"unconfirmed", nlohmann::ordered_json::array()},
-                                 {"not_judged", predictions.not_judged}};
+bool PrintJson(const PredictFlags& flags, const Predictions& predictions,
+               const std::vector<Verified>& verified) {
+  nlohmann::ordered_json json = {
+      {"schema", "gordian.predict.v1"},
+      {"judged", predictions.judged},
+      {"complete", predictions.complete},
+      {"assumed", flags.assume},
+      {"calls", {{"judged", predictions.calls}, {"left_out", predictions.left_out}}},
+      {"predicted", nlohmann::ordered_json::array()},
+      {"unconfirmed", nlohmann::ordered_json::array()},
+      {"not_judged", predictions.not_judged}};
   for (size_t i = 0; i < predictions.predicted.size(); ++i) {
-    json["predicted"].push_back(ToJson(names, predictions.predicted[i]));
+    json["predicted"].push_back(ToJson(predictions.predicted[i]));
     if (!flags.output.empty()) json["predicted"].back()["program"] = ProgramOf(flags, i);
     if (i < verified.size())
       json["predicted"].back()["verified"] = {{"runs", verified[i].runs},
                                               {"same", verified[i].same}};
   }
   for (const Prediction& prediction : predictions.unconfirmed) {
-    json["unconfirmed"].push_back(ToJson(names, prediction));
+    json["unconfirmed"].push_back(ToJson(prediction));
     json["unconfirmed"].back()["why"] = prediction.doubt;
   }
   return PrintOut(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
-bool PrintText(const PredictFlags& flags, const RecordedOrders& orders, const CallNames& names,
-               const Predictions& predictions, const std::vector<Verified>& verified) {
+bool PrintText(const PredictFlags& flags, const Predictions& predictions,
+               const std::vector<Verified>& verified) {
   std::string text;
   for (size_t i = 0; i < predictions.predicted.size(); ++i) {
     const Prediction& prediction = predictions.predicted[i];
-    text +=
-        "DEADLOCK (predicted): " + Circle(names, prediction.cycle) + "\n" + Text(names, prediction);
+    text += "DEADLOCK (predicted): " + Circle(CallNames(prediction.witness), prediction.cycle) +
+            "\n" + Text(prediction);
     if (!flags.output.empty()) text += "  program: " + ProgramOf(flags, i);
     if (i < verified.size())
       text += ", hung in " + std::to_string(verified[i].same) + " of " +
@@ -281,18 +284,18 @@ bool PrintText(const PredictFlags& flags, const RecordedOrders& orders, const Ca
             "thread, or let one thread wait for the other's call.\n\n";
   }
   for (const Prediction& prediction : predictions.unconfirmed) {
-    text += "not confirmed: " + prediction.doubt + "\n" + Text(names, prediction) + "\n";
+    text += "not confirmed: " + prediction.doubt + "\n" + Text(prediction) + "\n";
   }
   if (predictions.predicted.empty() && !predictions.unconfirmed.empty()) {
     text += "no deadlock predicted that is confirmed\n";
   } else if (predictions.predicted.empty()) {
     text += std::string("no deadlock predicted: ") +
             (predictions.complete ? "no order" : "no tried order") + " of " +
-            WithCommas(orders.calls) + " calls of " + WithCommas(orders.schedule.ranks.size()) +
+            WithCommas(predictions.calls) + " calls of " + WithCommas(predictions.ranks) +
             " ranks leads to one\n";
   }
-  if (orders.before > 0)
-    text += WithCommas(orders.before) +
+  if (predictions.left_out > 0)
+    text += WithCommas(predictions.left_out) +
             " calls before these were not judged: communicators were "
             "made or ended after them\n";
   for (const std::string& reason : predictions.not_judged) text += "not judged: " + reason + "\n";
@@ -302,33 +305,39 @@ bool PrintText(const PredictFlags& flags, const RecordedOrders& orders, const Ca
 int Run(PredictFlags flags) {
   flags.orders.threads_ordered =
       std::find(flags.assume.begin(), flags.assume.end(), kThreadsOrdered) != flags.assume.end();
-  const StatusOr<RecordedOrders> orders = replayer::ReadOrders(flags.path, {}, flags.orders);
-  if (!orders.ok()) {
-    PrintError(orders.status().message());
-    return kExitUsage;
-  }
   Predictions predictions;
   std::vector<Verified> verified;
-  Status written;
+  Status status;
   {
     Progress progress(flags.json);
     flags.predict.progress = [&](const replayer::PredictProgress& now) {
       progress.Show(now);
       return end_signal == 0;
     };
-    predictions = replayer::Predict(*orders, flags.predict);
-    if (end_signal == 0) written = WritePrograms(flags, &progress, &predictions, &verified);
+    bool first = true;
+    status = replayer::ReadOrders(flags.path, {}, flags.orders, [&](RecordedOrders&& orders) {
+      Predictions window = replayer::Predict(orders, flags.predict);
+      flags.predict.max_states -= std::min(flags.predict.max_states - 1, window.states);
+      if (std::exchange(first, false)) {
+        predictions = std::move(window);
+      } else {
+        replayer::Merge(std::move(window), orders.free, &predictions);
+      }
+      progress.Say(WithCommas(predictions.calls) + " calls judged");
+      return end_signal == 0;
+    });
+    if (status.ok() && end_signal == 0)
+      status = WritePrograms(flags, &progress, &predictions, &verified);
   }
   if (end_signal != 0) return 128 + end_signal;
-  if (!written.ok()) {
-    PrintError(written.message());
+  if (!status.ok()) {
+    PrintError(status.message());
     return kExitUsage;
   }
-  const CallNames names(orders->schedule);
   if (flags.json) {
-    if (!PrintJson(flags, *orders, names, predictions, verified)) return kExitUsage;
+    if (!PrintJson(flags, predictions, verified)) return kExitUsage;
   } else if (predictions.judged) {
-    if (!PrintText(flags, *orders, names, predictions, verified)) return kExitUsage;
+    if (!PrintText(flags, predictions, verified)) return kExitUsage;
   } else {
     for (const std::string& reason : predictions.not_judged) PrintError("not judged: " + reason);
   }
@@ -360,6 +369,11 @@ void AddPredictVerb(CLI::App& app, VerbContext* context) {
       ->needs(output)
       ->type_name("RUNS")
       ->check(CLI::Range(1, 1000));
+  verb->add_option("--window", flags->orders.window,
+                   "Change the order among so many calls of all ranks at once")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
   verb->add_option("--max-calls", flags->orders.max_calls,
                    "Judge so many calls of all ranks, from the first on")
       ->type_name("N")

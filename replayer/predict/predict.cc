@@ -19,8 +19,15 @@ namespace {
 
 using explore::Step;
 
-// In which calls a deadlock shows, whichever ranks make them.
-using Sites = std::set<std::string>;
+// So many ends of orders a search asks the model about.
+constexpr size_t kMostEnds = 1000;
+
+// `more` has the sites of `known`. One without doubt stands for those with it.
+void Join(Prediction&& more, Prediction* known) {
+  const size_t alike = known->alike + more.alike + 1;
+  if (more.doubt.empty() && !known->doubt.empty()) *known = std::move(more);
+  known->alike = alike;
+}
 
 class Predictor {
  public:
@@ -37,9 +44,17 @@ class Predictor {
 
   Predictions Run() {
     result_.not_judged = orders_.not_judged;
+    result_.ranks = schedule_.ranks.size();
+    result_.calls = orders_.calls;
+    result_.left_out = orders_.before;
     if (schedule_.ranks.empty()) {
       if (result_.not_judged.empty())
         result_.not_judged.push_back("no operations were recorded at all of their members");
+      return std::move(result_);
+    }
+    if (!orders_.free) {
+      result_.judged = true;
+      result_.complete = result_.not_judged.empty();
       return std::move(result_);
     }
     const ModelRun recorded = RunModel(Forced(Recorded()));
@@ -85,12 +100,14 @@ class Predictor {
       ++tried_;
       if (!Follow(calls, candidate)) open.push_back(&candidate);
     }
+    std::erase_if(open, [&](const explore::Candidate* candidate) {
+      return found_.contains(SitesOf(calls, *candidate));
+    });
     bool searched = candidates.all;
     if (!open.empty()) searched &= Search();
     // Of dead ends that are no deadlocks, or that gates cannot force, nothing is claimed.
     for (const std::string& verdict : others_)
-      result_.not_judged.push_back("orders after which calls do not return, which is " + verdict +
-                                   ", no deadlock");
+      result_.not_judged.push_back("orders that the model calls " + verdict);
     if (unforced_)
       result_.not_judged.push_back(
           "orders in which first uses of communicators, in two threads at once, end otherwise");
@@ -121,7 +138,7 @@ class Predictor {
     options.max_states = options_.max_states;
     options.on_end = [&](const explore::Explorable& state, const std::vector<Step>& path) {
       Judge(state, path);
-      return true;
+      return ++judged_ends_ < kMostEnds;
     };
     options.on_state = [&](size_t states) {
       result_.states = states;
@@ -236,13 +253,19 @@ class Predictor {
     return site;
   }
 
+  std::set<std::string> SitesOf(const OrderedCalls& calls,
+                                const explore::Candidate& candidate) const {
+    std::set<std::string> sites;
+    for (const size_t call : candidate.calls) sites.insert(SiteOf(*calls.ops[call]));
+    return sites;
+  }
+
   void Note(const ModelRun& run, const Order& order, Schedule forced) {
     Prediction prediction;
-    Sites sites;
     for (const OpId id : run.cycle) {
       if (!places_.contains(id)) continue;
       prediction.cycle.push_back(id);
-      sites.insert(SiteOf(*places_.at(id).op));
+      prediction.sites.insert(SiteOf(*places_.at(id).op));
     }
     prediction.orders = Needed(prediction.cycle, order);
     prediction.doubt = Doubt(prediction.orders);
@@ -254,14 +277,18 @@ class Predictor {
     origin.ranks = schedule_.ranks.size();
     origin.operations = CountOperations(schedule_);
     prediction.witness = std::move(forced);
-    const auto [known, added] = found_.try_emplace(std::move(sites), prediction);
+    Add(std::move(prediction));
+  }
+
+  void Add(Prediction prediction) {
+    const std::set<std::string> sites = prediction.sites;
+    std::vector<OpId> calls = prediction.cycle;
+    std::sort(calls.begin(), calls.end());
+    const bool another = cycles_[sites].insert(std::move(calls)).second;
+    const auto [known, added] = found_.try_emplace(sites, prediction);
     if (added) return;
-    const size_t alike = known->second.alike + 1;
-    // One without doubt stands for those with it.
-    if (prediction.doubt.empty() && !known->second.doubt.empty()) {
-      known->second = std::move(prediction);
-    }
-    known->second.alike = alike;
+    Join(std::move(prediction), &known->second);
+    if (!another) --known->second.alike;
   }
 
   // For each rank of the cycle: the call that it waits in comes before the one that the rank before
@@ -346,20 +373,18 @@ class Predictor {
 
   // A candidate that no trial reached, while not all were tried.
   void Leave(const OrderedCalls& calls, const explore::Candidate& candidate) {
-    Prediction prediction;
-    Sites sites;
+    Prediction prediction{.witness = schedule_};
     for (const size_t call : candidate.calls) {
       prediction.cycle.push_back(calls.ops[call]->id);
-      sites.insert(SiteOf(*calls.ops[call]));
     }
+    prediction.sites = SitesOf(calls, candidate);
     for (const auto* const pairs : {&candidate.reversals, &candidate.as_recorded}) {
       for (const auto& [first, second] : *pairs)
         prediction.orders.push_back({calls.calls[first].group, calls.ops[first]->id,
                                      calls.ops[second]->id, pairs == &candidate.as_recorded});
     }
     prediction.doubt = "no order that leads there was found among those that were tried";
-    const auto [known, added] = found_.try_emplace(std::move(sites), std::move(prediction));
-    if (!added) ++known->second.alike;
+    Add(std::move(prediction));
   }
 
   void Sort() {
@@ -380,10 +405,12 @@ class Predictor {
   const ScheduleState root_;
   std::unordered_map<OpId, Place> places_;
   std::unordered_map<std::string, bool> judged_;  // by the state's key
-  std::map<Sites, Prediction> found_;
+  std::map<std::set<std::string>, Prediction> found_;
   std::set<std::string> others_;  // verdicts on dead ends that are no deadlocks
   bool unforced_ = false;         // a dead end was met that its witness did not reach
+  std::map<std::set<std::string>, std::set<std::vector<OpId>>> cycles_;  // by their sites
   size_t tried_ = 0;
+  size_t judged_ends_ = 0;  // of the search
   Predictions result_;
 };
 
@@ -391,6 +418,36 @@ class Predictor {
 
 Predictions Predict(const RecordedOrders& orders, const PredictOptions& options) {
   return Predictor(orders, options).Run();
+}
+
+void Merge(Predictions&& window, bool free, Predictions* all) {
+  std::map<std::set<std::string>, Prediction> found;
+  for (Predictions* const of : {all, &window}) {
+    for (std::vector<Prediction>* const list : {&of->predicted, &of->unconfirmed}) {
+      for (Prediction& prediction : std::exchange(*list, {})) {
+        const std::set<std::string> sites = prediction.sites;
+        if (const auto known = found.find(sites); known != found.end()) {
+          Join(std::move(prediction), &known->second);
+        } else {
+          found.emplace(sites, std::move(prediction));
+        }
+      }
+    }
+  }
+  for (auto& [sites, prediction] : found)
+    (prediction.doubt.empty() ? all->predicted : all->unconfirmed).push_back(std::move(prediction));
+  for (std::string& why : window.not_judged) {
+    if (std::find(all->not_judged.begin(), all->not_judged.end(), why) == all->not_judged.end())
+      all->not_judged.push_back(std::move(why));
+  }
+  all->judged |= window.judged;
+  // Orders across windows were not tried.
+  all->complete &= window.complete && !free;
+  all->candidates += window.candidates;
+  all->states += window.states;
+  all->ranks = std::max(all->ranks, window.ranks);
+  all->calls += window.calls;
+  all->left_out += window.left_out;
 }
 
 }  // namespace gordian::replayer

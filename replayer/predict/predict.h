@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,10 +42,11 @@ struct CallOrder {
 };
 
 struct Prediction {
+  std::set<std::string> sites;    // equal for those that a person would not tell apart
   std::vector<OpId> cycle;        // the call that each rank of the cycle waits in
   std::vector<CallOrder> orders;  // one or more of each rank of the cycle that had a choice
-  size_t alike = 0;               // deadlocks of other ranks with the same call sites
-  Schedule witness;               // its gates force the deadlock
+  size_t alike = 0;               // more deadlocks with these sites that were met
+  Schedule witness;               // its gates force the deadlock, if one was reached
   std::string doubt;              // why it is not confirmed; empty: it is
 };
 
@@ -52,13 +54,18 @@ struct Predictions {
   bool judged = false;                  // false: `not_judged` says why
   std::vector<std::string> not_judged;  // one line each
   std::vector<Prediction> predicted;
-  std::vector<Prediction> unconfirmed;  // those without a witness have an empty schedule
+  std::vector<Prediction> unconfirmed;
   // Where nothing is predicted: no order of the recorded run's threads leads to a deadlock.
   bool complete = false;
   size_t candidates = 0, states = 0;
+  size_t ranks = 0, calls = 0, left_out = 0;  // judged; called before those
 };
 
+// Of one window.
 Predictions Predict(const RecordedOrders& orders, const PredictOptions& options = {});
+
+// Adds the predictions of a later window of the same job.
+void Merge(Predictions&& window, bool free, Predictions* all);
 
 }  // namespace gordian::replayer
 

@@ -20,25 +20,45 @@ using model::WorkKind;
 
 // So often must two threads have taken turns before something unseen may order them.
 constexpr size_t kTurnRuns = 6;
+// Of a process with more call sites, pairs are not compared.
+constexpr size_t kMostSites = 1000;
 
 class Reader {
  public:
   Reader(const JobFacts& facts, const ThreadLives& lives, const OrdersOptions& options)
       : facts_(facts), names_(facts.execution, facts.matcher), lives_(lives), options_(options) {}
 
-  RecordedOrders Run() {
+  void Run(const OrdersSink& sink) {
     Refuse();
-    if (!orders_.not_judged.empty()) return std::move(orders_);
+    if (!not_judged_.empty()) {
+      sink({.not_judged = std::move(not_judged_)});
+      return;
+    }
     for (const auto& [id, recorded] : facts_.recording.processes()) {
       if (!names_.incarnations().Replaced(id)) Read(id, recorded);
     }
     Begin();
-    End();
-    Take();
-    if (!orders_.not_judged.empty() && orders_.schedule.ranks.empty()) return std::move(orders_);
+    size_t before = 0;
+    for (const auto& [id, rank] : ranks_) {
+      before += static_cast<size_t>(std::count_if(
+          rank.recorded->calls.begin(), rank.recorded->calls.end(),
+          [&](const RecordedCall& call) { return Wanted(call) && call.order < rank.begin; }));
+    }
     FindTurns();
-    orders_.moments = std::move(job_.orders);
-    return std::move(orders_);
+    const bool free = !options_.threads_ordered && HasThreads();
+    size_t left = options_.max_calls;
+    while (true) {
+      orders_ = {.free = free, .before = std::exchange(before, 0)};
+      const bool more = End(free ? std::min(options_.window, left) : left);
+      Take();
+      left -= std::min(left, orders_.calls);
+      const bool last = !more || orders_.calls == 0 || left == 0;
+      if (more && last) Say("calls after these");
+      orders_.moments = std::move(job_.orders);
+      orders_.not_judged = std::exchange(not_judged_, {});
+      if (!sink(std::move(orders_)) || last) return;
+      for (auto& [id, rank] : ranks_) rank.begin = rank.end;
+    }
   }
 
  private:
@@ -56,8 +76,8 @@ class Reader {
   };
 
   void Say(const std::string& text) {
-    std::vector<std::string>& all = orders_.not_judged;
-    if (std::find(all.begin(), all.end(), text) == all.end()) all.push_back(text);
+    if (std::find(not_judged_.begin(), not_judged_.end(), text) == not_judged_.end())
+      not_judged_.push_back(text);
   }
 
   // What the executor of schedules cannot carry out, or the record does not hold.
@@ -158,15 +178,18 @@ class Reader {
     }
   }
 
-  // Lowers each rank's end until the calls are few enough, and operations are there at all members.
-  void End() {
-    const size_t most = options_.max_calls / std::max<size_t>(ranks_.size(), 1);
+  // Lowers each rank's end until there are no more than `most` calls, and operations are there at all
+  // members. Returns whether calls remain after it.
+  bool End(size_t most) {
+    bool more = false;
+    const size_t of_rank = most / std::max<size_t>(ranks_.size(), 1);
     for (auto& [id, rank] : ranks_) {
+      rank.end = UINT64_MAX;
       size_t taken = 0;
       for (const RecordedCall& call : rank.recorded->calls) {
-        if (call.order < rank.begin || !Wanted(call) || ++taken <= most) continue;
+        if (call.order < rank.begin || !Wanted(call) || ++taken <= of_rank) continue;
         rank.end = call.order;
-        Say("calls after the first " + std::to_string(most) + " of a rank");
+        more = true;
         break;
       }
     }
@@ -192,6 +215,7 @@ class Reader {
         }
       }
     }
+    return more;
   }
 
   static bool Wanted(const RecordedCall& call) {
@@ -214,7 +238,6 @@ class Reader {
       }
       for (const RecordedCall& call : rank.recorded->calls) {
         if (!Wanted(call)) continue;
-        orders_.before += call.order < rank.begin;
         if (call.order < rank.begin || call.order >= rank.end) continue;
         if (call.call == Call::kGroupEnd && !groups.contains({call.thread, call.group})) continue;
         needed.by_process[id][call.order] = {.call = &call};
@@ -226,7 +249,11 @@ class Reader {
     if (!job_.refused.empty()) return;
     orders_.schedule = std::move(job_.schedule);
     Connect(needed);
-    for (size_t rank = 0; rank < orders_.schedule.ranks.size(); ++rank) OrderRank(rank);
+    for (size_t rank = 0; rank < orders_.schedule.ranks.size(); ++rank) {
+      OrderRank(rank);
+      for (const auto& [one, other] : turns_[job_.processes[rank]])
+        orders_.turns.insert({rank, one, other});
+    }
   }
 
   // Communicators are as connected as they were before the first call.
@@ -343,23 +370,34 @@ class Reader {
     }
   }
 
-  // Pairs of call sites that two threads of a rank passed in turns, in all that was recorded.
+  bool HasThreads() const {
+    return std::any_of(ranks_.begin(), ranks_.end(), [](const auto& rank) {
+      const RecordedCall* first = nullptr;
+      for (const RecordedCall& call : rank.second.recorded->calls) {
+        if (!Wanted(call)) continue;
+        if (first != nullptr && first->thread != call.thread) return true;
+        first = &call;
+      }
+      return false;
+    });
+  }
+
+  // Pairs of call sites that two threads of a process passed in turns, in all that was recorded.
   void FindTurns() {
-    for (size_t rank = 0; rank < orders_.schedule.ranks.size(); ++rank) {
-      const ProcessId process = job_.processes[rank];
+    for (const auto& [process, rank] : ranks_) {
       std::map<std::pair<ThreadId, uint64_t>, std::vector<const RecordedCall*>> sites;
-      for (const RecordedCall& call : ranks_.at(process).recorded->calls) {
+      for (const RecordedCall& call : rank.recorded->calls) {
         if (Wanted(call) && call.call != Call::kGroupEnd)
           sites[{call.thread, call.site}].push_back(&call);
       }
-      if (sites.size() > 1000) continue;
+      if (sites.size() > kMostSites) continue;
       for (auto one = sites.begin(); one != sites.end(); ++one) {
         for (auto other = std::next(one); other != sites.end(); ++other) {
           if (one->first.first == other->first.first || !InTurns(one->second, other->second))
             continue;
           std::string a = Text(process, one->first.second), b = Text(process, other->first.second);
           if (b < a) std::swap(a, b);
-          orders_.turns.insert({rank, std::move(a), std::move(b)});
+          turns_[process].insert({std::move(a), std::move(b)});
         }
       }
     }
@@ -399,35 +437,32 @@ class Reader {
   const ThreadLives& lives_;
   const OrdersOptions options_;
   std::map<ProcessId, Rank> ranks_;
-  UnfinishedJob job_;
+  std::map<ProcessId, std::set<std::pair<std::string, std::string>>> turns_;  // of call sites
+  std::vector<std::string> not_judged_;
+  UnfinishedJob job_;  // the calls at hand
   RecordedOrders orders_;
 };
 
 }  // namespace
 
-RecordedOrders OrdersOf(const JobFacts& facts, const ThreadLives& lives,
-                        const OrdersOptions& options) {
-  return Reader(facts, lives, options).Run();
-}
-
-StatusOr<RecordedOrders> ReadOrders(const std::string& path, const ExtractOptions& extract,
-                                    const OrdersOptions& options) {
-  RecordedOrders orders;
+Status ReadOrders(const std::string& path, const ExtractOptions& extract,
+                  const OrdersOptions& options, const OrdersSink& sink) {
   ExtractOptions with = extract;
-  with.with_facts = [&](const JobFacts& facts, const ThreadLives& lives) {
-    orders = OrdersOf(facts, lives, options);
+  with.with_facts = [&](const JobFacts& facts, const ThreadLives& lives,
+                        const Extracted& extracted) {
+    const Origin& origin = extracted.schedule.origin;
+    Reader(facts, lives, options).Run([&](RecordedOrders&& orders) {
+      orders.schedule.environment = extracted.schedule.environment;
+      orders.schedule.origin.source = origin.source;
+      orders.schedule.origin.command = origin.command;
+      orders.schedule.origin.gordian_version = origin.gordian_version;
+      for (const std::string& note : origin.notes) {
+        if (note.starts_with("the trace is")) orders.not_judged.push_back(note);
+      }
+      return sink(std::move(orders));
+    });
   };
-  const StatusOr<Extracted> extracted = Extract(path, with);
-  GORDIAN_RETURN_IF_ERROR(extracted.status());
-  const Origin& origin = extracted->schedule.origin;
-  orders.schedule.environment = extracted->schedule.environment;
-  orders.schedule.origin.source = origin.source;
-  orders.schedule.origin.command = origin.command;
-  orders.schedule.origin.gordian_version = origin.gordian_version;
-  for (const std::string& note : origin.notes) {
-    if (note.starts_with("the trace is")) orders.not_judged.push_back(note);
-  }
-  return orders;
+  return Extract(path, with).status();
 }
 
 }  // namespace gordian::replayer

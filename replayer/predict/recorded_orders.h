@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -27,7 +28,8 @@ namespace gordian::replayer {
 
 struct OrdersOptions {
   bool threads_ordered = false;  // all calls of a rank keep their recorded order
-  size_t max_calls = 2000;       // in all; more are not judged
+  size_t window = 2000;          // so many calls at once, of all ranks; windows keep their order
+  size_t max_calls = 100'000;    // in all; more are not judged
 };
 
 // Two threads of a rank that made these calls in turns, each time in the same order.
@@ -47,18 +49,18 @@ struct RecordedOrders {
   // they did not.
   std::set<OpId> held, unseen;
   std::set<Turn> turns;
+  bool free = true;  // some process makes calls by several threads, in this window or another
   std::set<size_t> polling;             // ranks with a thread that was seen to poll
-  size_t before = 0, calls = 0;         // calls left out before the first; taken
+  size_t before = 0, calls = 0;         // calls left out before the first window; taken
   std::vector<std::string> not_judged;  // one line each
 };
 
-// Errors: as of Extract.
-StatusOr<RecordedOrders> ReadOrders(const std::string& path, const ExtractOptions& extract,
-                                    const OrdersOptions& options);
+// Returns whether it wants more.
+using OrdersSink = std::function<bool(RecordedOrders&&)>;
 
-// The same of facts at hand.
-RecordedOrders OrdersOf(const JobFacts& facts, const ThreadLives& lives,
-                        const OrdersOptions& options);
+// Gives `sink` one window after the other. Errors: as of Extract.
+Status ReadOrders(const std::string& path, const ExtractOptions& extract,
+                  const OrdersOptions& options, const OrdersSink& sink);
 
 }  // namespace gordian::replayer
 

@@ -91,7 +91,9 @@ class Reading {
     }
   }
 
-  Extracted Finish(const v1::TraceHeader& header) {
+  // `source`: its name; `cut`: how the trace ends, if it is not whole.
+  Extracted Finish(const v1::TraceHeader& header, const std::string& source,
+                   const std::string& cut) {
     recording_.Finish();
     const model::Verdict verdict = model_.Current();
     Extracted extracted;
@@ -105,10 +107,7 @@ class Reading {
                          return site == 0 ? "" : sites_.Describe({id, site});
                        },
                    .symbol = [this](uint16_t call) { return events_.Symbol(call); }};
-    if (with_facts_) {
-      extracted.refused = Losses(verdict);
-      with_facts_(facts, Lives());
-    } else if (extracted.refused.empty()) {
+    if (!with_facts_ && extracted.refused.empty()) {
       UnfinishedJob job = wanted_steps_ ? StepsOf(facts) : ScheduleUnfinished(facts);
       extracted.schedule = std::move(job.schedule);
       extracted.refused = std::move(job.refused);
@@ -118,6 +117,7 @@ class Reading {
     origin.summary = verdict.main.summary;
     origin.command = header.command_line();
     origin.gordian_version = header.gordian_version();
+    origin.source = source;
     NoteReads(facts, &origin);
     for (const std::string& setting : header.environment()) NoteSetting(setting, kMachine);
     for (const auto& [name, values] : settings_) {
@@ -126,6 +126,8 @@ class Reading {
         origin.notes.push_back(name + " differs between ranks; in the replay all have " +
                                *values.begin());
     }
+    if (!cut.empty()) origin.notes.push_back("the trace is " + cut);
+    if (with_facts_) with_facts_(facts, Lives(), extracted);
     return extracted;
   }
 
@@ -238,7 +240,7 @@ class Reading {
 
   model::JobModel model_;
   const std::optional<StepRange> wanted_steps_;
-  const std::function<void(const JobFacts&, const ThreadLives&)> with_facts_;
+  const std::function<void(const JobFacts&, const ThreadLives&, const Extracted&)> with_facts_;
   std::map<std::pair<model::ProcessId, uint32_t>, std::pair<model::ThreadId, ThreadLife>>
       lives_;  // by the number of the operating system
   analyzer::GraphEvents events_;
@@ -267,13 +269,11 @@ StatusOr<Extracted> Extract(const std::string& path, const ExtractOptions& optio
     for (const v1::Event& event : chunk->events()) reading.OnEvent(event);
   }
   GORDIAN_RETURN_IF_ERROR((*reader)->bounds());
-  Extracted extracted = reading.Finish((*reader)->header());
-  extracted.schedule.origin.source =
-      path.substr(path.find_last_of('/') == std::string::npos ? 0 : path.find_last_of('/') + 1);
-  if ((*reader)->ending() != TraceReader::Ending::kComplete) {
-    extracted.schedule.origin.notes.push_back("the trace is " + (*reader)->Describe());
-  }
-  return extracted;
+  const bool whole = (*reader)->ending() == TraceReader::Ending::kComplete;
+  return reading.Finish(
+      (*reader)->header(),
+      path.substr(path.find_last_of('/') == std::string::npos ? 0 : path.find_last_of('/') + 1),
+      whole ? "" : (*reader)->Describe());
 }
 
 }  // namespace gordian::replayer

@@ -30,18 +30,18 @@ struct ThreadLife {
 };
 using ThreadLives = std::map<std::pair<model::ProcessId, model::ThreadId>, ThreadLife>;
 
-struct ExtractOptions {
-  model::ModelOptions model;
-  std::optional<StepRange> steps;  // if set: these steps, not the unfinished part
-  // If set: called with what was read, and when its threads were alive, in place of all that; the
-  // schedule then holds only settings and origin.
-  std::function<void(const JobFacts&, const ThreadLives&)> with_facts;
-};
-
 struct Extracted {
   Schedule schedule;
   // Why the job cannot be replayed, one line each; empty if it can.
   std::vector<std::string> refused;
+};
+
+struct ExtractOptions {
+  model::ModelOptions model;
+  std::optional<StepRange> steps;  // if set: these steps, not the unfinished part
+  // If set: called with what was read, when its threads were alive, and a schedule that holds only
+  // settings and origin, in place of all that.
+  std::function<void(const JobFacts&, const ThreadLives&, const Extracted&)> with_facts;
 };
 
 // `path` is a .gtrace file or a session that holds one. Errors: as of TraceReader.

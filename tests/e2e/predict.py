@@ -92,6 +92,18 @@ class Predict(CliTest):
     def test_a_thread_that_has_ended_before(self):
         self.expect_silence("near_miss", "--twin")
 
+    def test_windows_leave_no_call_out(self):
+        self.record("launch_race", "--twin")
+        whole = self.predict("s")[1]
+        code, said = self.predict("s", "--window", "40")
+        self.assertEqual(said["calls"], whole["calls"])
+        self.assertEqual((code, said["predicted"], said["complete"]), (0, [], False), said)
+        self.assertEqual(len(said["unconfirmed"]), len(whole["unconfirmed"]))
+        code, said = self.predict("s", "--max-calls", "100")
+        self.assertLessEqual(said["calls"]["judged"], 100)
+        self.assertGreater(said["calls"]["judged"], 50)
+        self.assertIn("calls after these", said["not_judged"])
+
     def test_an_event_between(self):
         self.expect_silence("near_miss_handed_over")
 
