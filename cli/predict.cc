@@ -144,7 +144,7 @@ std::string ProgramOf(const PredictFlags& flags, size_t number) {
 }
 
 // "rank 0 waits for rank 1, which waits for rank 0".
-std::string Circle(const CallNames& names, const std::vector<OpId>& cycle) {
+std::string Cycle(const CallNames& names, const std::vector<OpId>& cycle) {
   std::string text = "rank " + std::to_string(names.RankOf(cycle.front()));
   for (size_t i = 1; i <= cycle.size(); ++i) {
     text += i == 1 ? " waits for rank " : ", which waits for rank ";
@@ -266,7 +266,7 @@ bool PrintText(const PredictFlags& flags, const Predictions& predictions,
   std::string text;
   for (size_t i = 0; i < predictions.predicted.size(); ++i) {
     const Prediction& prediction = predictions.predicted[i];
-    text += "DEADLOCK (predicted): " + Circle(CallNames(prediction.witness), prediction.cycle) +
+    text += "DEADLOCK (predicted): " + Cycle(CallNames(prediction.witness), prediction.cycle) +
             "\n" + Text(prediction);
     if (!flags.output.empty()) text += "  program: " + ProgramOf(flags, i);
     if (i < verified.size())

@@ -60,7 +60,7 @@ SearchReport SearchOrders(const Explorable& root, const SearchOptions& options) 
       if (options.on_end && !options.on_end(*state, path)) stopped = true;
       return false;
     }
-    // Ranks that begin with different threads are the likeliest to meet a circle.
+    // Ranks that begin with different threads are the likeliest to wait for each other.
     if (state->Actors()[branches.front()].group % 2 == 1)
       std::reverse(branches.begin(), branches.end());
     stack.push_back({std::move(state), std::move(branches)});

@@ -5,7 +5,7 @@
 // Systems, LNCS 1032, 1996, chapter 4; A. Valmari's stubborn sets before him): calls of one group
 // of actors that no call outside of the set can depend on before one of the set is made. Ranks are
 // the groups, since only calls of one rank can depend on each other's order. It enters no state
-// twice. Each move takes a thread further, so states cannot form circles, and such a search meets
+// twice. Each move takes a thread further, so no state comes again, and such a search meets
 // every state in which nothing moves: the deadlocks are among these.
 //
 // Pure, deterministic, not thread-safe.

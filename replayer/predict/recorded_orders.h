@@ -2,8 +2,8 @@
 // record shows to be fixed.
 //
 // Fixed are, between threads of a rank:
-//   - the uses of one event, of which one is its recording: who waits for an event of another thread
-//     was given it
+//   - the uses of one event, of which one is its recording: a thread can wait for another thread's
+//     event only after it got that
 //   - what was called before a thread was first seen, and what was called after it was last seen
 //     (forks and joins)
 // gordian does not see locks, condition variables, flags, and loops that query an event. It sees in

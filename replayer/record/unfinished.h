@@ -36,7 +36,7 @@ struct UnfinishedJob {
   Schedule schedule;  // Origin: only what the facts hold, without settings
   // Why it cannot be replayed, one line each; the schedule is then unusable.
   std::vector<std::string> refused;
-  // Whence the schedule is: its ranks' processes, their threads, and each call's recorded begin and
+  // Where the schedule comes from: its ranks' processes, their threads, and each call's recorded begin and
   // end (0: it has not returned).
   std::vector<model::ProcessId> processes;
   std::vector<std::vector<model::ThreadId>> threads;
