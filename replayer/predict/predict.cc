@@ -364,6 +364,12 @@ class Predictor {
       if (orders_.unseen.contains(order.first))
         return thread + " of rank " + rank +
                " was not seen between its calls: it may have waited for another thread";
+      const auto [low, high] =
+          std::minmax(places_.at(order.first).thread, places_.at(order.second).thread);
+      if (orders_.sharing.contains({order.rank, low, high}))
+        return "threads " + std::to_string(low + 1) + " and " + std::to_string(high + 1) +
+               " of rank " + rank +
+               " used one communicator by turns, which NCCL allows only if something orders them";
       if (orders_.polling.contains(order.rank))
         return "a thread of rank " + rank +
                " queries events or streams in a loop: gordian does not see what that orders";

@@ -313,8 +313,33 @@ class Reader {
     for (const Placed& placed : all) recorded.push_back(placed.op->id);
     if (options_.threads_ordered) return;  // as AddGates left them
     for (const Placed& placed : all) placed.op->gates.clear();
+    FindSharing(rank, all);
     KeepEvents(all);
     KeepLives(rank, all);
+  }
+
+  // NCCL allows two threads to use one communicator only if something orders them. Not so where one
+  // thread's uses all come first: the other thread may have begun after them.
+  void FindSharing(size_t rank, const std::vector<Placed>& all) {
+    std::map<int, std::vector<size_t>> users;  // threads, each use of a communicator by another one
+    for (const Placed& placed : all) {
+      if (!IsOperation(placed.op->kind)) continue;
+      std::vector<size_t>& of = users[placed.op->comm];
+      if (of.empty() || of.back() != placed.thread) of.push_back(placed.thread);
+    }
+    for (const auto& [comm, of] : users) {
+      const std::set<size_t> threads(of.begin(), of.end());
+      for (const size_t one : threads) {
+        // Between two uses by `one`: who used it.
+        std::set<size_t> since, between;
+        for (auto at = std::find(of.begin(), of.end(), one); at != of.end(); ++at) {
+          if (*at == one) between.merge(std::exchange(since, {}));
+          if (*at != one) since.insert(*at);
+        }
+        for (const size_t other : between)
+          orders_.sharing.insert({rank, std::min(one, other), std::max(one, other)});
+      }
+    }
   }
 
   static void KeepEvents(const std::vector<Placed>& all) {

@@ -40,6 +40,14 @@ struct Turn {
   friend auto operator<=>(const Turn&, const Turn&) = default;
 };
 
+// Two threads of a rank that used one communicator by turns.
+struct Sharing {
+  size_t rank = 0;
+  size_t one = 0, other = 0;  // threads; one < other
+
+  friend auto operator<=>(const Sharing&, const Sharing&) = default;
+};
+
 struct RecordedOrders {
   Schedule schedule;
   std::vector<std::vector<OpId>> recorded;  // each rank's calls in the recorded order
@@ -49,6 +57,7 @@ struct RecordedOrders {
   // they did not.
   std::set<OpId> held, unseen;
   std::set<Turn> turns;
+  std::set<Sharing> sharing;
   bool free = true;  // some process makes calls by several threads, in this window or another
   std::set<size_t> polling;             // ranks with a thread that was seen to poll
   size_t before = 0, calls = 0;         // calls left out before the first window; taken

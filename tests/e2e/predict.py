@@ -119,6 +119,14 @@ class Predict(CliTest):
         self.assertIn("not confirmed: ", text)
         self.assertIn("no deadlock predicted that is confirmed", text)
 
+    def test_threads_that_share_a_communicator_are_a_doubt(self):
+        self.record("near_miss_shared")
+        code, said = self.predict("s")
+        self.assertEqual((code, said["predicted"]), (0, []), said)
+        self.assertTrue(said["unconfirmed"], said)
+        for found in said["unconfirmed"]:
+            self.assertIn("used one communicator by turns", found["why"])
+
     def test_one_thread(self):
         self.expect_silence("inversion_one_stream", "--twin")
 

@@ -45,6 +45,27 @@ JOB(near_miss, 2) {
   c.Sync(pair.stream);
 }
 
+// Both threads use a third communicator by turns, which NCCL allows only if something orders them.
+JOB(near_miss_shared, 2) {
+  const Pair pair(c);
+  const ncclComm_t world = c.World();
+  c.Warm(world, pair.stream);
+  const auto reduce = [&](ncclComm_t comm, float* of) {
+    NCCL_OK(ncclAllReduce(of, of, 1024, ncclFloat, ncclSum, comm, pair.stream));
+  };
+  std::thread helper([&] {
+    CUDA_OK(cudaSetDevice(c.rank));
+    c.SleepInUserCode(kRead);
+    reduce(pair.tp, pair.of_tp);
+    reduce(world, pair.of_tp);
+  });
+  c.SleepInUserCode(kCompute);
+  reduce(pair.dp, pair.of_dp);
+  helper.join();
+  reduce(world, pair.of_dp);
+  c.Sync(pair.stream);
+}
+
 // The helper waits for an event that the main thread records behind its all-reduce.
 JOB(near_miss_handed_over, 2) {
   const Pair pair(c);

@@ -117,6 +117,19 @@ TEST(Predict, TurnsAreADoubt) {
   EXPECT_EQ(Predict(orders).predicted.size(), 1u);
 }
 
+TEST(Predict, ThreadsThatShareACommunicatorAreADoubt) {
+  ScheduleBuilder job = TwoThreads();
+  RecordedOrders orders = Recorded(job);
+  for (size_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(Predict(orders).predicted.size(), 1u);
+    orders.sharing.insert({rank, 0, 1});
+  }
+  const Predictions predictions = Predict(orders);
+  EXPECT_TRUE(predictions.predicted.empty());
+  ASSERT_EQ(predictions.unconfirmed.size(), 1u);
+  EXPECT_NE(predictions.unconfirmed.front().doubt.find("threads 1 and 2"), std::string::npos);
+}
+
 TEST(Predict, AThreadThatWaitedForOthersIsADoubt) {
   for (const bool seen : {false, true}) {
     ScheduleBuilder job = TwoThreads();
