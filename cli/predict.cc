@@ -11,6 +11,7 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <system_error>
 #include <unordered_map>
@@ -40,6 +41,7 @@ using replayer::Schedule;
 
 // The one freedom that is explored: calls of a rank's threads, where nothing orders them.
 constexpr char kThreadsUnordered[] = "threads-unordered";
+constexpr char kSchema[] = "gordian.predict.v1";
 constexpr char kThreadsOrdered[] = "threads-ordered";  // --assume: it is switched off
 
 volatile sig_atomic_t end_signal = 0;
@@ -52,12 +54,15 @@ struct PredictFlags {
   replayer::OrdersOptions orders;
   replayer::PredictOptions predict;
   int verify = 0;
+  std::string baseline;
   bool json = false;
 };
 
 struct Verified {
   int runs = 0, same = 0;  // of each prediction's program
 };
+
+using KnownSites = std::set<std::set<std::string>>;  // of predictions in a baseline
 
 // Shown once it has taken two seconds.
 class Progress {
@@ -178,6 +183,7 @@ nlohmann::ordered_json ToJson(const Prediction& prediction) {
   const CallNames names(prediction.witness);
   nlohmann::ordered_json json = {{"check", prediction.witness.origin.check},
                                  {"freedoms", {kThreadsUnordered}},
+                                 {"sites", prediction.sites},
                                  {"cycle", nlohmann::ordered_json::array()},
                                  {"orders", nlohmann::ordered_json::array()},
                                  {"alike", prediction.alike}};
@@ -188,6 +194,27 @@ nlohmann::ordered_json ToJson(const Prediction& prediction) {
                               {"as_recorded", order.as_recorded}});
   }
   return json;
+}
+
+// What an earlier output of --json predicted, by call sites.
+StatusOr<KnownSites> ReadBaseline(const std::string& path) {
+  KnownSites known;
+  if (path.empty()) return known;
+  std::ifstream file(path);
+  const nlohmann::json json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  const auto wrong = Status::InvalidArgument(path + " is no output of gordian predict --json");
+  if (!json.is_object() || json.value("schema", nlohmann::json()) != kSchema) return wrong;
+  const nlohmann::json none = nlohmann::json::array();
+  for (const nlohmann::json& prediction : json.value("predicted", none)) {
+    std::set<std::string> sites;
+    if (!prediction.is_object()) return wrong;
+    for (const nlohmann::json& site : prediction.value("sites", none)) {
+      if (!site.is_string()) return wrong;
+      sites.insert(site.get<std::string>());
+    }
+    known.insert(std::move(sites));
+  }
+  return known;
 }
 
 // Writes one program a prediction, and with --verify runs it. Those that did not hang each time, with
@@ -237,9 +264,9 @@ Status WritePrograms(const PredictFlags& flags, Progress* progress, Predictions*
 }
 
 bool PrintJson(const PredictFlags& flags, const Predictions& predictions,
-               const std::vector<Verified>& verified) {
+               const std::vector<Verified>& verified, const KnownSites& known) {
   nlohmann::ordered_json json = {
-      {"schema", "gordian.predict.v1"},
+      {"schema", kSchema},
       {"judged", predictions.judged},
       {"complete", predictions.complete},
       {"assumed", flags.assume},
@@ -249,6 +276,8 @@ bool PrintJson(const PredictFlags& flags, const Predictions& predictions,
       {"not_judged", predictions.not_judged}};
   for (size_t i = 0; i < predictions.predicted.size(); ++i) {
     json["predicted"].push_back(ToJson(predictions.predicted[i]));
+    if (!flags.baseline.empty())
+      json["predicted"].back()["known"] = known.contains(predictions.predicted[i].sites);
     if (!flags.output.empty()) json["predicted"].back()["program"] = ProgramOf(flags, i);
     if (i < verified.size())
       json["predicted"].back()["verified"] = {{"runs", verified[i].runs},
@@ -262,12 +291,13 @@ bool PrintJson(const PredictFlags& flags, const Predictions& predictions,
 }
 
 bool PrintText(const PredictFlags& flags, const Predictions& predictions,
-               const std::vector<Verified>& verified) {
+               const std::vector<Verified>& verified, const KnownSites& known) {
   std::string text;
   for (size_t i = 0; i < predictions.predicted.size(); ++i) {
     const Prediction& prediction = predictions.predicted[i];
-    text += "DEADLOCK (predicted): " + Cycle(CallNames(prediction.witness), prediction.cycle) +
-            "\n" + Text(prediction);
+    text += (known.contains(prediction.sites) ? "DEADLOCK (predicted, known): "
+                                              : "DEADLOCK (predicted): ") +
+            Cycle(CallNames(prediction.witness), prediction.cycle) + "\n" + Text(prediction);
     if (!flags.output.empty()) text += "  program: " + ProgramOf(flags, i);
     if (i < verified.size())
       text += ", hung in " + std::to_string(verified[i].same) + " of " +
@@ -305,6 +335,11 @@ bool PrintText(const PredictFlags& flags, const Predictions& predictions,
 int Run(PredictFlags flags) {
   flags.orders.threads_ordered =
       std::find(flags.assume.begin(), flags.assume.end(), kThreadsOrdered) != flags.assume.end();
+  const StatusOr<KnownSites> known = ReadBaseline(flags.baseline);
+  if (!known.ok()) {
+    PrintError(known.status().message());
+    return kExitUsage;
+  }
   Predictions predictions;
   std::vector<Verified> verified;
   Status status;
@@ -335,14 +370,17 @@ int Run(PredictFlags flags) {
     return kExitUsage;
   }
   if (flags.json) {
-    if (!PrintJson(flags, predictions, verified)) return kExitUsage;
+    if (!PrintJson(flags, predictions, verified, *known)) return kExitUsage;
   } else if (predictions.judged) {
-    if (!PrintText(flags, predictions, verified)) return kExitUsage;
+    if (!PrintText(flags, predictions, verified, *known)) return kExitUsage;
   } else {
     for (const std::string& reason : predictions.not_judged) PrintError("not judged: " + reason);
   }
   if (!predictions.judged) return kExitInconclusive;
-  return predictions.predicted.empty() ? kExitOk : kExitProblem;
+  const bool all_known =
+      std::all_of(predictions.predicted.begin(), predictions.predicted.end(),
+                  [&](const Prediction& found) { return known->contains(found.sites); });
+  return all_known ? kExitOk : kExitProblem;
 }
 
 }  // namespace
@@ -369,6 +407,10 @@ void AddPredictVerb(CLI::App& app, VerbContext* context) {
       ->needs(output)
       ->type_name("RUNS")
       ->check(CLI::Range(1, 1000));
+  verb->add_option("--baseline", flags->baseline,
+                   "An earlier output of --json: what it predicted is known, and not in the exit "
+                   "code")
+      ->type_name("FILE");
   verb->add_option("--window", flags->orders.window,
                    "Change the order among so many calls of all ranks at once")
       ->type_name("N")

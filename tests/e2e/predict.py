@@ -67,6 +67,14 @@ class Predict(CliTest):
         self.assertEqual(text.returncode, 1)
         for words in ("DEADLOCK (predicted): rank ", MAIN, HELPER, "recorded the other way round", "--assume threads-ordered"):
             self.assertIn(words, text.stdout)
+        # In CI only what is new counts.
+        self.write("known.json", json.dumps(said))
+        code, again = self.predict("s", "--baseline", "known.json")
+        self.assertEqual((code, [found["known"] for found in again["predicted"]]), (0, [True]), again)
+        self.assertIn("DEADLOCK (predicted, known)", self.gordian("predict", "s", "--baseline", "known.json").stdout)
+        self.write("known.json", json.dumps({**said, "predicted": []}))
+        code, again = self.predict("s", "--baseline", "known.json")
+        self.assertEqual((code, [found["known"] for found in again["predicted"]]), (1, [False]), again)
         # The program that forces the order hangs, each time, without gordian too.
         binary = self.compiled(self.path(found["program"]))
         for _ in range(3):
@@ -150,6 +158,10 @@ class Predict(CliTest):
         self.assertEqual(done.returncode, 2)
         self.assert_one_line(done.stderr, "nowhere")
         self.assertEqual(self.gordian("predict", "nowhere", "--assume", "luck").returncode, 2)
+        for text in ("", "{", "[]", '{"schema": "gordian.verdict.v1"}', '{"schema": "gordian.predict.v1", "predicted": [1]}'):
+            done = self.gordian("predict", "nowhere", "--baseline", self.write("bad.json", text))
+            self.assertEqual(done.returncode, 2)
+            self.assert_one_line(done.stderr, "bad.json is no output of gordian predict")
 
 
 if __name__ == "__main__":
