@@ -529,6 +529,10 @@ int Replay(ReplayFlags flags) {
     }
     return Benchmark(flags, whole, &progress);
   }
+  if (const std::vector<std::string> problems = replayer::Check(whole); !problems.empty()) {
+    PrintError("the schedule is inconsistent: " + problems.front());
+    return kExitUsage;
+  }
   replayer::ShrinkBuffers(&whole);
   // Tries the smallest schedule first, and the next when it does not hang in the same way.
   std::vector<replayer::Schedule> sizes;

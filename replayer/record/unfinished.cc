@@ -99,6 +99,7 @@ class Builder {
       comm.name =
           names_of_comms_.Take(Identifier(from.name.empty() ? names_.CommName(index) : from.name));
       comm.ready = !IsBeingMade(index);
+      RefuseContradiction(from.uid, comm.name);
       size_t unseen = 0;
       for (const model::CommMember& member : from.members) {
         const auto rank = member.known ? rank_of_.find(member.process) : rank_of_.end();
@@ -127,6 +128,26 @@ class Builder {
         schedule_.comms[static_cast<size_t>(comm_of_[index])].parent = found->second;
       }
     }
+  }
+
+  // A schedule has one member for each rank of a communicator.
+  void RefuseContradiction(model::CommUid uid, const std::string& name) {
+    const model::InitCall* const init = facts_.matcher.FindInit(uid);
+    if (init == nullptr || model::Contradiction(*init) == 0) return;
+    std::set<int> ranks, sizes;
+    for (const model::InitClaim& claim : init->claims) {
+      sizes.insert(claim.nranks);
+      if (!ranks.insert(claim.rank).second) {
+        refused_.insert("several callers of ncclCommInitRank pass rank " +
+                        std::to_string(claim.rank) + " of " + name +
+                        ": replays make communicators of different ranks only");
+      }
+    }
+    if (sizes.size() < 2) return;
+    refused_.insert("callers of ncclCommInitRank pass different numbers of ranks for " + name +
+                    ", from " + std::to_string(*sizes.begin()) + " to " +
+                    std::to_string(*sizes.rbegin()) +
+                    ": replays make communicators of one size only");
   }
 
   // Its parent; -1: none, or the parent does not matter here.

@@ -42,6 +42,8 @@ REFUSED = {
     "memory_gate": "waits for a value in memory",
     "graph_stuck_inside": "a kernel of the program hangs",
     "endless_kernel": "a kernel of the program hangs",
+    "init_same_rank": "several callers of ncclCommInitRank pass rank 1 of ",
+    "init_other_size": "callers of ncclCommInitRank pass different numbers of ranks for ",
 }
 # Ends in spite of its mismatch.
 ENDS = ["mismatch_count_ends"]
