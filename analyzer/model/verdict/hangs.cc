@@ -576,8 +576,8 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
           peers = !named.empty();
         }
       }
-      hang.finding =
-          MakeFinding(named.empty() ? "rank-exited" : "rank-left", Confidence::kSuspected);
+      hang.finding = MakeFinding("rank-exited", Confidence::kSuspected);
+      if (few.decided) hang.finding.advice = kEqualCalls;
       if (first == nullptr && named.empty()) {  // either may be at fault
         named = MistakenAboutPeers(view, waiters, culprits, WrongPeer::kPossible);
         peers = !named.empty();

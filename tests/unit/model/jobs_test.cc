@@ -294,13 +294,13 @@ TEST(Jobs, OneCollectiveTooMany) {
   // Without a destroy, it is the majority that ended well.
   const Program plain = {Init(0), AllReduce(0), StreamSync(), Exit(0)};
   ExpectHang(Comms(1, 3), {plain, more, plain},
-             {VerdictKind::kRankNotJoined, Confidence::kConfirmed, {1}, "rank-left"}, 3);
+             {VerdictKind::kRankExited, Confidence::kConfirmed, {1}, "rank-exited"}, 3);
   // In a group, behind one that all have called.
   const Program group = {Init(0), GroupStart(), AllReduce(0), GroupEnd(), StreamSync(), Exit(0)};
   const Program larger = {Init(0),    GroupStart(), AllReduce(0), AllReduce(0),
                           GroupEnd(), StreamSync(), Exit(0)};
   ExpectHang(Comms(1, 3), {group, larger, group},
-             {VerdictKind::kRankNotJoined, Confidence::kConfirmed, {1}, "rank-left"}, 3);
+             {VerdictKind::kRankExited, Confidence::kConfirmed, {1}, "rank-exited"}, 3);
   // Of two, nobody can tell which is one too many or one too few.
   ExpectHang(Comms(1, 2), {plain, more},
              {VerdictKind::kRankExited, Confidence::kConfirmed, {0}, "rank-exited"}, 3);
@@ -332,7 +332,7 @@ TEST(Jobs, AnExitDoesNotBlameWhileOthersMayDecide) {
     // It stays away: either of the others may be at fault.
     ExpectVerdict(
         model.Current(),
-        ends ? Want{VerdictKind::kRankNotJoined, Confidence::kConfirmed, {1}, "rank-left"}
+        ends ? Want{VerdictKind::kRankExited, Confidence::kConfirmed, {1}, "rank-exited"}
              : Want{VerdictKind::kRankExited, Confidence::kConfirmed, {0, 1}, "rank-exited"});
   }
 }

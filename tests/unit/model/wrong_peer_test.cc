@@ -55,7 +55,7 @@ std::vector<Program> BesideOneThatEnds(int rounds, int from) {
 
 TEST(WrongPeer, OneThatHasEnded) {
   ExpectHang(Comms(1, 3), BesideOneThatEnds(2, 2),
-             {VerdictKind::kRankNotJoined, Confidence::kConfirmed, {1}, "rank-left"}, 3);
+             {VerdictKind::kRankExited, Confidence::kConfirmed, {1}, "rank-exited"}, 3);
 }
 
 TEST(WrongPeer, OneThatHasEndedInAFirstExchange) {
