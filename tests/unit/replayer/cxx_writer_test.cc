@@ -1,5 +1,5 @@
 // Programs of schedules made by hand, against tests/golden/replays. tests/golden/update.sh writes
-// them anew; that they compile without a warning is tests/e2e/replay.py's business.
+// them anew; written_compiles_test.cc and tests/e2e/replay.py compile them.
 #include "replayer/write/cxx_writer.h"
 
 #include <gtest/gtest.h>
@@ -61,8 +61,6 @@ TEST(CxxWriter, NobodyGetsOutOfAComment) {
   EXPECT_NE(text.find("// a b\n"), std::string::npos);
 }
 
-// To a compiler that knows trigraphs, two question marks and a slash are a backslash.
-// Replays are compiled with -Wall -Werror.
 TEST(CxxWriter, NothingIsDeclaredThatNoCallNames) {
   Schedule schedule = testing::SampleOf(testing::Samples(), "missing");
   RankProgram& rank = schedule.ranks[0];
@@ -88,6 +86,7 @@ TEST(CxxWriter, NothingIsDeclaredThatNoCallNames) {
   EXPECT_EQ(WriteCxxRank(schedule, 0, {}), "  (void)me;\n\n");
 }
 
+// To a compiler that knows trigraphs, two question marks and a slash are a backslash.
 TEST(CxxWriter, NoTrigraphs) {
   EXPECT_EQ(CxxQuoted("a?\?/b?"), "\"a\\?\\?/b\\?\"");
   for (const char* text : {"what?\?/", "?\?\?\?/", "a ?\? b", "?\?/?\?/"}) {
