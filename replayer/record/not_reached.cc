@@ -31,6 +31,7 @@ class Adder {
   size_t Add() {
     std::map<int, std::vector<Missing>> missing;  // by rank
     for (size_t c = 0; c < schedule_.comms.size(); ++c) {
+      FindMissingInits(static_cast<int>(c), &missing);
       if (Follows(static_cast<int>(c))) FindMissing(static_cast<int>(c), &missing);
     }
     size_t added = 0;
@@ -56,15 +57,50 @@ class Adder {
     }
   }
 
-  // True if one thread of each rank calls it, and no graph holds its operations.
+  // True if one thread of each rank calls it, and the graphs that hold its operations are launched
+  // once: as if they were called where they are captured.
   bool Follows(int comm) const {
     bool follows = true;
     std::map<int, int> thread_of;
     Each(comm, [&](const Place& place, const Op& op) {
-      follows &=
-          !op.captured && thread_of.emplace(place.rank, place.thread).first->second == place.thread;
+      follows &= thread_of.emplace(place.rank, place.thread).first->second == place.thread &&
+                 (!op.captured || LaunchedOnce(place));
     });
     return follows;
+  }
+
+  // The graph that holds the captured operation.
+  bool LaunchedOnce(const Place& place) const {
+    const RankProgram& rank = schedule_.ranks[place.rank];
+    const std::vector<Op>& ops = rank.threads[place.thread].ops;
+    size_t begin = place.index;
+    while (begin > 0 && ops[begin].kind != OpKind::kCaptureBegin) --begin;
+    int launches = 0;
+    for (const ThreadProgram& thread : rank.threads) {
+      for (const Op& op : thread.ops)
+        launches += op.kind == OpKind::kGraphLaunch && op.graph == ops[begin].graph;
+    }
+    return launches == 1;
+  }
+
+  // The calls that make the communicator, of members that are known and have not come to them.
+  void FindMissingInits(int comm, std::map<int, std::vector<Missing>>* missing) const {
+    std::map<int, Place> callers;
+    for (size_t r = 0; r < schedule_.ranks.size(); ++r) {
+      for (size_t t = 0; t < schedule_.ranks[r].threads.size(); ++t) {
+        const std::vector<Op>& ops = schedule_.ranks[r].threads[t].ops;
+        for (size_t i = 0; i < ops.size(); ++i) {
+          if (ops[i].comm == comm && ops[i].kind == OpKind::kCommInit)
+            callers.emplace(static_cast<int>(r),
+                            Place{static_cast<int>(r), static_cast<int>(t), i});
+        }
+      }
+    }
+    if (callers.empty()) return;
+    for (const int rank : schedule_.comms[comm].members) {
+      if (rank >= 0 && !callers.contains(rank))
+        (*missing)[rank].push_back(MissingAt(callers.begin()->second));
+    }
   }
 
   int RankOf(int comm, int member) const {
@@ -123,7 +159,7 @@ class Adder {
         out.group = static_cast<int>(i);
     }
     out.caller = "rank " + std::to_string(schedule_.ranks[place.rank].rank);
-    out.op.in_group = out.op.unfinished = out.op.witness = false;
+    out.op.in_group = out.op.unfinished = out.op.witness = out.op.captured = false;
     out.op.gates.clear();
     out.op.symbol.clear();
     return out;
@@ -239,7 +275,7 @@ class Adder {
       if (end - begin > 1) ops.push_back(Bracket(OpKind::kGroupStart));
       for (size_t i = begin; i < end; ++i) {
         Op op = std::move(calls[i].op);
-        op.stream = StreamFor(rank, op.comm, calls[i].counterpart);
+        if (IsOperation(op.kind)) op.stream = StreamFor(rank, op.comm, calls[i].counterpart);
         op.id = next_id_++;
         op.in_group = end - begin > 1;
         op.not_reached = true;

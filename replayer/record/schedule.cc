@@ -236,22 +236,15 @@ OpId NextId(const Schedule& schedule) {
 
 size_t CountOperations(const Schedule& schedule) {
   size_t count = 0;
-  for (const RankProgram& rank : schedule.ranks) {
-    for (const ThreadProgram& thread : rank.threads) {
-      count +=
-          static_cast<size_t>(std::count_if(thread.ops.begin(), thread.ops.end(), [](const Op& op) {
-            return IsOperation(op.kind) && !op.not_reached;
-          }));
-    }
-  }
+  ForEachOp(schedule, [&](size_t, size_t, const Op& op) {
+    count += IsOperation(op.kind) && !op.not_reached;
+  });
   return count;
 }
 
 size_t CountCalls(const Schedule& schedule) {
   size_t count = 0;
-  for (const RankProgram& rank : schedule.ranks) {
-    for (const ThreadProgram& thread : rank.threads) count += thread.ops.size();
-  }
+  ForEachOp(schedule, [&](size_t, size_t, const Op& op) { count += !op.not_reached; });
   return count;
 }
 

@@ -250,9 +250,9 @@ void ForEachOp(Program& schedule, Visit visit) {
 
 // An id above all ids in use.
 OpId NextId(const Schedule& schedule);
-// Number of NCCL operations called.
+// Number of NCCL operations called, without those that were not reached.
 size_t CountOperations(const Schedule& schedule);
-// Number of calls of all threads.
+// Number of calls of all threads, without those that were not reached.
 size_t CountCalls(const Schedule& schedule);
 
 // For callers that remove operations: removes gates whose operation is gone, and replaces a removed

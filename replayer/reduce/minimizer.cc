@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "replayer/record/not_reached.h"
 #include "replayer/reduce/minimizer_cuts.h"
 #include "replayer/reduce/model_run.h"
 
@@ -191,7 +192,7 @@ class Minimizer {
     return all;
   }
 
-  // Single calls; the two ends of a group, or of a capture, are one unit.
+  // Single calls that were reached; the two ends of a group, or of a capture, are one unit.
   std::vector<std::vector<OpId>> SingleCalls() const {
     std::vector<std::vector<OpId>> units;
     for (const RankProgram& rank : best_.ranks) {
@@ -199,7 +200,7 @@ class Minimizer {
         size_t group = SIZE_MAX;
         std::map<int, size_t> captures;
         for (const Op& op : thread.ops) {
-          if (IsStand(op)) continue;
+          if (IsStand(op) || op.not_reached) continue;
           const auto capture = captures.find(op.graph);
           if (op.kind == OpKind::kGroupEnd && group != SIZE_MAX) {
             units[group].push_back(op.id);
@@ -313,19 +314,24 @@ class Minimizer {
     });
   }
 
-  // Last: without its final wait a thread waits at its end, which would let others join it.
+  // Last: without its final wait a thread waits at its end, which would let others join it. Calls
+  // that were not reached come first, as they will in the program: a wait may be all that keeps them
+  // from being made.
   void FinalWaits() {
-    // An awaited call comes after a host wait, or would have come: the wait is why it is not made.
-    const bool matter =
-        std::any_of(goal_.because.begin(), goal_.because.end(), [](const std::string& why) {
-          return why.starts_with("not called") || why.starts_with("in a call");
-        });
-    if (matter) return;
-    std::vector<std::vector<OpId>> waits;
-    ForEachOp(best_, [&](size_t, size_t, const Op& op) {
-      if (IsHostWait(op.kind) && op.unfinished) waits.push_back({op.id});
-    });
-    ReduceOps("final waits", waits);
+    step_ = "final waits";
+    Schedule whole = best_;
+    AddNotReached(&whole);
+    Try(whole);
+    do {
+      changed_ = false;
+      std::vector<std::vector<OpId>> waits;
+      ForEachOp(best_, [&](size_t, size_t, const Op& op) {
+        if (IsHostWait(op.kind) && op.unfinished) waits.push_back({op.id});
+      });
+      ReduceOps("final waits", waits);
+      ReduceOps("calls", SingleCalls());
+      Connections();
+    } while (changed_ && !stopped_);
   }
 
   void Sizes() {
@@ -353,14 +359,24 @@ class Minimizer {
   }
 
   void Search() {
+    WithoutNotReached();
     Guess();
     do {
       changed_ = false;
       TakeOut();
       Shape();
     } while (changed_ && !stopped_);
-    FinalWaits();
     Sizes();
+    FinalWaits();
+  }
+
+  // An earlier search may have added them.
+  void WithoutNotReached() {
+    OpSet added;
+    ForEachOp(best_, [&](size_t, size_t, const Op& op) {
+      if (op.not_reached) added.insert(op.id);
+    });
+    if (!added.empty()) best_ = WithoutOps(best_, added);
   }
 
   void Confirm() {

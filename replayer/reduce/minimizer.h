@@ -6,14 +6,15 @@
 // both ends of a transfer), threads, events, single calls. Then it simplifies the shape: makes
 // communicators beforehand, merges threads and streams of a rank, drops needless connections and
 // gates that change nothing. It repeats all this until nothing more can be removed, and reduces the
-// sizes last.
+// sizes. Last, it adds the calls that the job did not reach (not_reached.h), as every written
+// program has them, and removes the waits at the ends of threads: a wait that holds back such a call
+// stays, all others go, since a thread waits at its end anyway.
 //
 // A candidate counts if the model (model_run.h) finds the same verdict, check and kinds of edges as
 // for the whole, with the awaited ranks held back for the same kinds of reasons, and if each
 // remaining thread that stood in a call that did not return still stands in it. Without comparing
 // the reasons, the minimizer would remove calls that a thread does not reach, and the cycle would
-// rest on a call that the program no longer contains. It removes the waits at the ends of threads
-// last, and only where no awaited call comes after a wait: without them a thread waits at its end.
+// rest on a call that the program no longer contains.
 //
 // Candidates can be run: the minimizer calls `confirm` for the smallest; if that fails, for the
 // larger ones before it, and from the last good one on for each candidate. So a job that the model

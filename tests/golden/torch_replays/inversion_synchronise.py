@@ -59,15 +59,21 @@ def make_groups():
 def rank_0():
     # rank 4 of the recorded job
     s1 = torch.cuda.Stream()
+    s2 = torch.cuda.Stream()
     with on(s1): dist.all_reduce(data(2, torch.float32), op=dist.ReduceOp.SUM, group=dp)
     s1.synchronize()
+    # not reached; rank 5 calls it
+    with on(s2): dist.all_reduce(data(2, torch.float32), op=dist.ReduceOp.SUM, group=tp)
 
 
 def rank_1():
     # rank 5 of the recorded job
     s2 = torch.cuda.Stream()
+    s3 = torch.cuda.Stream()
     with on(s2): dist.all_reduce(data(2, torch.float32), op=dist.ReduceOp.SUM, group=tp)
     s2.synchronize()
+    # not reached; rank 4 calls it
+    with on(s3): dist.all_reduce(data(2, torch.float32), op=dist.ReduceOp.SUM, group=dp)
 
 
 RANKS = [rank_0, rank_1]

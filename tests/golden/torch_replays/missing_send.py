@@ -48,16 +48,6 @@ def transfer(group, stream, *operations):
             work.wait()
 
 
-def connect_pair(group, source, target):
-    """So does the first transfer between two of them."""
-    if dist.get_rank() in (source, target):
-        sends = dist.get_rank() == source
-        buffer = data(1, torch.float32) if sends else result(1, torch.float32)
-        for work in dist.batch_isend_irecv([dist.P2POp(dist.isend if sends else dist.irecv, buffer, target if sends else source, group)]):
-            work.wait()
-        torch.cuda.synchronize()
-
-
 def sleep_for_ever():
     """In the recorded job the thread ran its own code here, and made no further call."""
     while True:
@@ -67,7 +57,6 @@ def sleep_for_ever():
 def make_groups():
     global dp
     dp = dist.new_group([0, 1])
-    connect_pair(dp, 1, 0)
 
 
 def rank_0():

@@ -169,7 +169,7 @@ const std::vector<HangShape>& HangShapes() {
       {"missing_rank", MissingRank, "rank-not-joined", 2, 1, 2},
       {"dead_rank", DeadRank, "rank-exited", 2, 1, 2},
       {"missing_send", MissingSend, "host-blocked", 2, 1, 2},
-      {"split_divergent", SplitDivergent, "communicator-init-missing", 2, 1, 3},
+      {"split_divergent", SplitDivergent, "communicator-init-missing", 2, 1, 2},
       {"init_order", InitOrder, "communicator-init-order", 2, 0, 2},
       {"first_use", FirstUse, "first-use-order-cycle", 2, 2, 2},
       {"count_mismatch", CountMismatch, "mismatch-count", 2, 2, 2},

@@ -93,6 +93,7 @@ TEST(RandomSchedules, ComeOutMinimal) {
       if (report.schedule.ranks[rank].threads.empty()) continue;  // it is waited for, and leaves
       const std::vector<Op>& ops = report.schedule.ranks[rank].threads[0].ops;
       for (size_t i = 0; i < ops.size(); ++i) {
+        if (ops[i].not_reached) continue;  // lets it end once it is mended
         Schedule without = report.schedule;
         auto& left = without.ranks[rank].threads[0].ops;
         left.erase(left.begin() + static_cast<std::ptrdiff_t>(i));

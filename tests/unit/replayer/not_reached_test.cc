@@ -135,9 +135,43 @@ TEST(NotReached, OfWhomNobodyKnows) {
 
   Schedule captured = Two({Call(1, OpKind::kAllReduce, 0, 0), Wait(2)},
                           {Call(3, OpKind::kAllGather, 1, 0), Wait(4)});
-  captured.ranks[0].threads[0].ops[0].captured = true;
+  captured.ranks[0].threads[0].ops[0].captured = true;  // in a graph that is not launched
   EXPECT_EQ(AddNotReached(&captured), 1u);
   EXPECT_EQ(Calls(captured, 1), (std::vector<std::string>{"AllGather1", "DeviceSync"}));
+}
+
+TEST(NotReached, WhatAGraphHoldsThatIsLaunchedOnce) {
+  const auto graph = [](OpId id, OpKind kind) {
+    Op op = Call(id, kind, -1, 0);
+    op.graph = 0;
+    return op;
+  };
+  Op inside = Call(11, OpKind::kAllReduce, 0, 0);
+  inside.captured = true;
+  const std::vector<Op> once = {graph(10, OpKind::kCaptureBegin), inside,
+                                graph(12, OpKind::kCaptureEnd), graph(13, OpKind::kGraphLaunch),
+                                Wait(14)};
+  std::vector<Op> twice = once;
+  twice.insert(twice.end() - 1, graph(15, OpKind::kGraphLaunch));
+  for (const bool again : {false, true}) {
+    Schedule schedule = Two(again ? twice : once, {Call(3, OpKind::kAllGather, 1, 0), Wait(4)});
+    schedule.ranks[0].graphs = 1;
+    EXPECT_EQ(AddNotReached(&schedule), again ? 1u : 2u);
+    EXPECT_EQ(Calls(schedule, 1).back(), again ? "DeviceSync" : "+AllReduce0");
+    EXPECT_FALSE(schedule.ranks[1].threads[0].ops.back().captured);
+    EXPECT_TRUE(Check(schedule).empty());
+  }
+}
+
+// Each rank makes another communicator first.
+TEST(NotReached, WhatMakesACommunicator) {
+  Schedule schedule = Two({Call(1, OpKind::kCommInit, 0, -1)}, {Call(2, OpKind::kCommInit, 1, -1)});
+  for (Communicator& comm : schedule.comms) comm.ready = false;
+  for (RankProgram& rank : schedule.ranks) rank.threads[0].ops[0].unfinished = true;
+  EXPECT_EQ(AddNotReached(&schedule), 2u);
+  EXPECT_EQ(Calls(schedule, 0), (std::vector<std::string>{"CommInit0", "+CommInit1"}));
+  EXPECT_EQ(Calls(schedule, 1), (std::vector<std::string>{"CommInit1", "+CommInit0"}));
+  EXPECT_TRUE(Check(schedule).empty());
 }
 
 // The caller has a stream for each communicator: so has the rank that did not reach the call. With
