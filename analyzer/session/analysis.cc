@@ -51,7 +51,7 @@ model::Verdict Essence(model::Verdict verdict) {
       std::erase_if(finding->summary, [](char c) { return c >= '0' && c <= '9'; });
     }
     for (std::string& text : finding->evidence.not_visible) {
-      text.erase(0, text.find_first_not_of("0123456789"));
+      text = model::WithoutCount(text);
     }
   };
   strip(&verdict.main);

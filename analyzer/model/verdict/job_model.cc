@@ -447,16 +447,14 @@ void JobModel::Impl::FillEvidence(const Names& names, Finding* finding) const {
     for (const std::string& text : process.state.not_visible) {
       unseen.push_back(text + " in " + names.RankOf(id));
     }
-    if (lost > 0) unseen.push_back(std::to_string(lost) + " records of " + names.RankOf(id));
-    if (process.records_missing) unseen.push_back("records of " + names.RankOf(id));
-    if (process.state.lost_streams > 0) {
-      unseen.push_back(std::to_string(process.state.lost_streams) + " streams of " +
-                       names.RankOf(id));
-    }
-    if (process.state.lost_comms > 0) {
-      unseen.push_back(std::to_string(process.state.lost_comms) + " communicators of " +
-                       names.RankOf(id));
-    }
+    // The finding may have said the same without a number, or of a moment when less was lost.
+    const std::vector<std::string> all_lost = names.AllLost(process);
+    std::set<std::string> said;
+    for (const std::string& text : all_lost) said.insert(WithoutCount(text));
+    if (!said.empty()) said.insert(WithoutCount(names.Lost(process)));
+    std::erase_if(evidence.not_visible,
+                  [&](const std::string& text) { return said.contains(WithoutCount(text)); });
+    unseen.insert(unseen.end(), all_lost.begin(), all_lost.end());
     if (process.lost_sight)
       unseen.push_back("operations that " + names.RankOf(id) + " captured into graphs");
     if (names.unseen() > 0 && process.info.env_rank >= 0 && !process.Dead() &&

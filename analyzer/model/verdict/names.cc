@@ -412,15 +412,27 @@ std::string Names::Init(const InitCall& init) const {
 }
 
 std::string Names::Lost(const Process& process) const {
-  const std::string rank = RankOf(process.info.process);
   const ProcessState& state = process.state;
   if (process.merger.lost() > 0 || state.lost_records > 0 || process.records_missing)
-    return "records of " + rank + " were lost";
-  const bool comms = state.lost_comms > 0;
-  const uint64_t count = comms ? state.lost_comms : state.lost_streams;
-  const std::string what = comms ? "communicator" : "stream";
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s") + " of " + rank +
-         " found no room in gordian's table of those in use";
+    return "records of " + RankOf(process.info.process) + " were lost";
+  const std::vector<std::string> all = AllLost(process);
+  return all.empty() ? "" : all.front();
+}
+
+std::vector<std::string> Names::AllLost(const Process& process) const {
+  const ProcessState& state = process.state;
+  const std::string of = " of " + RankOf(process.info.process);
+  const auto counted = [&](uint64_t count, const char* what) {
+    return std::to_string(count) + " " + what + (count == 1 ? "" : "s") + of;
+  };
+  const char* const no_room = " found no room in gordian's table of those in use";
+  std::vector<std::string> all;
+  if (const uint64_t lost = std::max(process.merger.lost(), state.lost_records); lost > 0)
+    all.push_back(counted(lost, "record"));
+  if (process.records_missing) all.push_back("records" + of);
+  if (state.lost_comms > 0) all.push_back(counted(state.lost_comms, "communicator") + no_room);
+  if (state.lost_streams > 0) all.push_back(counted(state.lost_streams, "stream") + no_room);
+  return all;
 }
 
 std::string Names::RankOf(ProcessId process) const {

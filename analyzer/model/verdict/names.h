@@ -51,6 +51,8 @@ class Names {
   std::string RankOf(ProcessId) const;                                   // "rank 1", "process 4711"
   // What of the process is out of sight: "records of rank 1 were lost", or what else it is.
   std::string Lost(const Process&) const;
+  // All of that, a text each: "12 records of rank 1".
+  std::vector<std::string> AllLost(const Process&) const;
 
   // Several jobs run, or ran, under one gordian: a rank's number alone does not say whose it is.
   bool several_jobs() const { return Known().several_jobs || incarnations().JobsBefore(); }

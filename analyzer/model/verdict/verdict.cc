@@ -56,6 +56,15 @@ int Severity(VerdictKind kind) {
   return 0;
 }
 
+std::string WithoutCount(const std::string& text) {
+  const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  if (digits == 0 || digits == text.size() || text[digits] != ' ') return text;
+  const std::string rest = text.substr(digits + 1);
+  if (text.substr(0, digits) != "1" || rest.starts_with("of ")) return rest;  // "1 of 8 ranks"
+  const size_t noun = std::min(rest.find(' '), rest.size());
+  return rest.substr(0, noun) + "s" + rest.substr(noun);
+}
+
 bool OnlySlow(const Finding& finding) {
   return SaysTrouble(finding.verdict) && finding.confidence == Confidence::kPossible &&
          finding.culprit_ranks.empty();

@@ -133,6 +133,10 @@ struct Finding {
   friend bool operator==(const Finding&, const Finding&) = default;
 };
 
+// What a text of Evidence::not_visible says beside its count: "records of rank 0" for "12 records of
+// rank 0" and for "1 record of rank 0".
+std::string WithoutCount(const std::string& text);
+
 // True for what blames none: the job waits there, and may just be slow.
 bool OnlySlow(const Finding&);
 

@@ -341,6 +341,14 @@ TEST(Jobs, AProcessOfTheSameRankMayMakeTheCommunicator) {
   }
 }
 
+TEST(Evidence, WithoutCount) {
+  EXPECT_EQ(WithoutCount("12 records of rank 0"), "records of rank 0");
+  EXPECT_EQ(WithoutCount("1 record of rank 0"), "records of rank 0");
+  EXPECT_EQ(WithoutCount("1 of 8 ranks"), "of 8 ranks");
+  EXPECT_EQ(WithoutCount("records of rank 0 were lost"), "records of rank 0 were lost");
+  EXPECT_EQ(WithoutCount("8"), "8");
+}
+
 // More communicators than the shim has room for: that is what is missing, not records.
 TEST(Jobs, CommunicatorsWithoutRoomAreNotLostRecords) {
   const auto program = [](int first) {
@@ -360,7 +368,12 @@ TEST(Jobs, CommunicatorsWithoutRoomAreNotLostRecords) {
   EXPECT_NE(finding.confidence, Confidence::kConfirmed);
   EXPECT_EQ(finding.evidence.records_lost, 0u);
   std::string all = finding.summary;
-  for (const std::string& text : finding.evidence.not_visible) all += "; " + text;
+  int lines = 0;
+  for (const std::string& text : finding.evidence.not_visible) {
+    all += "; " + text;
+    lines += text.find("communicators of rank 0") != std::string::npos;
+  }
+  EXPECT_EQ(lines, 1) << all;
   EXPECT_EQ(all.find("records of rank 0"), std::string::npos) << all;
   EXPECT_NE(all.find("7 communicators of rank 0 found no room in gordian's table"),
             std::string::npos)
