@@ -45,25 +45,27 @@ ordered_json RankToJson(const model::RankSnapshot& rank, const std::string& node
           {"nccl_calls", rank.nccl_calls}};
 }
 
-ordered_json CommToJson(const model::CommSnapshot& comm) {
+ordered_json CommToJson(const model::CommSnapshot& comm, const SiteResolver& sites) {
   return {{"name", comm.name},
           {"uid", fmt::format("{:016x}", comm.uid)},
           {"size", comm.size},
           {"ranks", comm.ranks},
           {"ranks_seen", comm.ranks_seen},
+          {"made_by_rank", comm.made_by},
+          {"site", comm.made_at.address != 0 && sites ? sites(comm.made_at) : ""},
           {"destroyed", comm.destroyed},
           {"sequence_min", comm.sequence_min},
           {"sequence_max", comm.sequence_max},
           {"behind", comm.behind}};
 }
 
-ordered_json CommsToJson(const std::vector<model::CommSnapshot>& comms) {
+ordered_json CommsToJson(const std::vector<model::CommSnapshot>& comms, const SiteResolver& sites) {
   size_t destroyed = 0;
   for (const model::CommSnapshot& comm : comms) destroyed += comm.destroyed ? 1 : 0;
   ordered_json list = ordered_json::array();
   for (const model::CommSnapshot& comm : comms) {
     if (comm.destroyed && destroyed-- > kMostDestroyed) continue;
-    list.push_back(CommToJson(comm));
+    list.push_back(CommToJson(comm, sites));
   }
   return list;
 }
@@ -101,7 +103,7 @@ ordered_json StatusToJson(const StatusFacts& facts) {
     json["ranks"].push_back(
         RankToJson(rank, named == names.end() ? facts.host : named->second, facts));
   }
-  json["communicators"] = CommsToJson(facts.snapshot.communicators);
+  json["communicators"] = CommsToJson(facts.snapshot.communicators, facts.sites);
   json["evidence"] = verdict["evidence"];
   return json;
 }

@@ -194,7 +194,7 @@ void AddCommunicators(const ordered_json& status, size_t width, std::vector<std:
   std::stable_sort(shown.begin(), shown.end(), [](const ordered_json* a, const ordered_json* b) {
     return !Ranks(*a, "behind").empty() && Ranks(*b, "behind").empty();
   });
-  std::vector<Row> rows = {{"COMMUNICATOR", "RANKS", "LAST COLLECTIVE", "BEHIND"}};
+  std::vector<Row> rows = {{"COMMUNICATOR", "RANKS", "LAST COLLECTIVE", "BEHIND", "MADE AT"}};
   for (const ordered_json* comm : shown) {
     if (rows.size() > kMostCommLines) {
       break;
@@ -203,11 +203,13 @@ void AddCommunicators(const ordered_json& status, size_t width, std::vector<std:
     const int64_t least = Number(*comm, "sequence_min"), most = Number(*comm, "sequence_max");
     const auto name = [](int64_t n) { return n < 0 ? "none" : "#" + std::to_string(n); };
     const std::vector<int> behind = Ranks(*comm, "behind");
-    rows.push_back(
-        {Text(*comm, "name"),
-         seen == size ? std::to_string(size) : std::to_string(seen) + " of " + std::to_string(size),
-         least == most ? name(most) : name(least) + " to " + name(most),
-         behind.empty() ? "" : analyzer::RankList(behind)});
+    std::string ranks = FoldRanks(Ranks(*comm, "ranks"));
+    if (seen != size) {
+      ranks += (ranks.empty() ? "" : ": ") + std::to_string(seen) + " of " + std::to_string(size);
+    }
+    rows.push_back({Text(*comm, "name"), ranks,
+                    least == most ? name(most) : name(least) + " to " + name(most),
+                    behind.empty() ? "" : analyzer::RankList(behind), Text(*comm, "site")});
   }
   lines->push_back("");
   AddTable(rows, width, lines);

@@ -97,7 +97,7 @@ class Status(StatusTest):
         behind = lambda: [c for c in self.status("s")[1].get("communicators", []) if c["behind"] == [1]]
         self.assertTrue(wait_until(behind, every=0.1), self.status("s"))
         text = self.gordian("status", "s").stdout
-        self.assertRegex(text, r"(?m)^\S+ .*#\d+ to #\d+ +rank 1$")
+        self.assertRegex(text, r"(?m)^\S+ +0,1 +#\d+ to #\d+ +rank 1  job.cc:\d+ ")
 
     def test_a_living_job_that_is_healthy(self):
         run = self.start_job(*HANG, "--twin", until="now")

@@ -62,6 +62,14 @@ std::string MemberSet(const MemberRanks& members) {
   return "{" + list + "}";
 }
 
+int MakerOf(const Communicator& comm) {
+  for (size_t member = 0; member < comm.members.size(); ++member) {
+    if (comm.members[member].known && comm.members[member].made_at != 0)
+      return static_cast<int>(member);
+  }
+  return -1;
+}
+
 std::vector<std::string> CommNames(const std::vector<Communicator>& comms,
                                    const std::vector<MemberRanks>& members) {
   std::map<std::string, size_t> given;

@@ -27,6 +27,9 @@ std::string MemberSet(const MemberRanks& members);
 std::vector<std::string> CommNames(const std::vector<Communicator>& comms,
                                    const std::vector<MemberRanks>& members);
 
+// The first member whose call that made the communicator was seen; -1: none.
+int MakerOf(const Communicator& comm);
+
 }  // namespace gordian::model
 
 #endif  // GORDIAN_ANALYZER_MODEL_VERDICT_COMM_NAMES_H_

@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "analyzer/model/verdict/comm_names.h"
+
 namespace gordian::model {
 namespace {
 
@@ -497,12 +499,10 @@ std::vector<FoundCommunicator> CommunicatorsOf(const Finding& finding, const Mat
       one.name = name;
       one.ranks = names.Members(i).ranks;
       one.size = comms[i].nranks;
-      for (int r = 0; r < comms[i].nranks; ++r) {
-        const CommMember& member = comms[i].members[r];
-        if (!member.known || member.made_at == 0) continue;
-        one.made_by = names.MemberRank(i, r);
+      if (const int maker = MakerOf(comms[i]); maker >= 0) {
+        const CommMember& member = comms[i].members[static_cast<size_t>(maker)];
+        one.made_by = names.MemberRank(i, maker);
         one.made_at = {member.process, member.made_at};
-        break;
       }
     }
   };

@@ -5,6 +5,7 @@
 
 #include "analyzer/model/facts/execution_graph.h"
 #include "analyzer/model/match/matcher.h"
+#include "analyzer/model/verdict/comm_names.h"
 #include "analyzer/model/verdict/names.h"
 
 namespace gordian::model {
@@ -87,6 +88,11 @@ CommSnapshot CommunicatorOf(int index, const Matcher& matcher, const Names& name
   snapshot.color = comm.color;
   snapshot.size = comm.nranks;
   snapshot.ranks = names.Members(index).ranks;
+  if (const int maker = MakerOf(comm); maker >= 0) {
+    const CommMember& member = comm.members[static_cast<size_t>(maker)];
+    snapshot.made_by = names.MemberRank(index, maker);
+    snapshot.made_at = {member.process, member.made_at};
+  }
   bool any = false, held = false;
   uint64_t least = 0, most = 0;
   for (const CommMember& member : comm.members) {

@@ -44,6 +44,8 @@ struct CommSnapshot {
   int size = 0;
   std::vector<int> ranks;  // of the job, ascending: the members that gordian saw
   int ranks_seen = 0;
+  int made_by = -1;  // the rank that `made_at` is of; -1: that call was not seen
+  Site made_at;
   bool destroyed = false;  // by every member that gordian saw
   // The last collective that the slowest and the fastest member have called; -1: none yet.
   int64_t sequence_min = -1, sequence_max = -1;

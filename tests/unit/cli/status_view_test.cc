@@ -31,12 +31,15 @@ ordered_json EightRanks() {
   }
   status["communicators"].push_back({{"name", "tp"},
                                      {"size", 4},
-                                     {"ranks_seen", 4},
+                                     {"ranks", {0, 2, 4}},
+                                     {"ranks_seen", 3},
+                                     {"site", "groups.cc:5 Make()"},
                                      {"sequence_min", 2},
                                      {"sequence_max", 2},
                                      {"behind", ordered_json::array()}});
   status["communicators"].push_back({{"name", "dp"},
                                      {"size", 8},
+                                     {"ranks", {0, 1, 2, 3, 4, 5, 6, 7}},
                                      {"ranks_seen", 8},
                                      {"sequence_min", -1},
                                      {"sequence_max", 0},
@@ -54,9 +57,9 @@ TEST(StatusViewTest, EqualRanksShareALine) {
             "0-5,7       in call  10 s   ncclAllReduce  n0\n"
             "6      106  running  9 s                   n0\n"
             "\n"
-            "COMMUNICATOR  RANKS  LAST COLLECTIVE  BEHIND\n"
-            "dp            8      none to #0       rank 6\n"
-            "tp            4      #2\n");
+            "COMMUNICATOR  RANKS          LAST COLLECTIVE  BEHIND  MADE AT\n"
+            "dp            0-7            none to #0       rank 6\n"
+            "tp            0,2,4: 3 of 4  #2                       groups.cc:5 Make()\n");
 }
 
 // Wrapped, not cut and told once more below.

@@ -58,13 +58,17 @@ StatusFacts TwoRankFacts() {
                                           .size = 2,
                                           .ranks = {0, 1},
                                           .ranks_seen = 2,
+                                          .made_by = 0,
+                                          .made_at = {.process = 1, .address = 0x20},
                                           .destroyed = false,
                                           .sequence_min = 3,
                                           .sequence_max = 4,
                                           .behind = {1}});
   facts.nodes = {{.index = 0, .name = "n0", .number = 0},
                  {.index = 1, .name = "n1", .number = 1, .away = true}};
-  facts.sites = [](const model::Site& site) { return site.address == 0x10 ? "train.cc:8" : "?"; };
+  facts.sites = [](const model::Site& site) {
+    return site.address == 0x10 ? "train.cc:8" : "groups.cc:5";
+  };
   facts.symbol = [](uint16_t call) { return call == 7 ? "cudaStreamSynchronize" : ""; };
   return facts;
 }
@@ -145,6 +149,8 @@ TEST(StatusJsonTest, HasEveryFieldInItsOrder) {
         1
       ],
       "ranks_seen": 2,
+      "made_by_rank": 0,
+      "site": "groups.cc:5",
       "destroyed": false,
       "sequence_min": 3,
       "sequence_max": 4,
