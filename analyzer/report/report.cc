@@ -586,6 +586,29 @@ std::string ReportText(const model::Verdict& verdict, const SiteResolver& sites,
   return page.Take();
 }
 
+std::string SentenceText(const Finding& finding, const ReportOptions& options) {
+  const auto width = static_cast<size_t>(std::max(options.width, kMinWidth));
+  return Wrap("", "  ", HeadlineStart(finding) + Uncapitalised(Printable(finding.summary)), width);
+}
+
+std::string UnseenRanksText(const Finding& finding, const ReportOptions& options) {
+  const model::Evidence& evidence = finding.evidence;
+  if (evidence.nccl_calls == 0) return "";
+  const auto width = static_cast<size_t>(std::max(options.width, kMinWidth));
+  const auto silent = static_cast<int>(std::count_if(
+      evidence.not_visible.begin(), evidence.not_visible.end(),
+      [](const std::string& text) { return text.starts_with("NCCL calls of rank "); }));
+  const int seen = evidence.ranks_seen - silent;
+  const int others = evidence.ranks_expected - seen;
+  if (seen <= 0 || others <= 0) return "";
+  return Wrap(
+      "", "  ",
+      fmt::format("gordian: {} of {} ranks seen; what involves the other{} is a suspicion at "
+                  "most, or unseen (gordian doctor -- PROGRAM says what gordian can see)",
+                  seen, evidence.ranks_expected, others == 1 ? "" : "s"),
+      width);
+}
+
 std::string FurtherText(const Finding& finding, const ReportOptions& options) {
   const auto width = static_cast<size_t>(std::max(options.width, kMinWidth));
   std::string text = HeadlineStart(finding) + Uncapitalised(Printable(finding.summary));

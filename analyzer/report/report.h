@@ -19,6 +19,13 @@ struct ReportOptions {
 // rank 0". The seconds count from the last progress. Never longer than options.width.
 std::string Headline(const model::Finding& finding, const ReportOptions& options = {});
 
+// The same in full, on as many lines as it takes; ends with a newline.
+std::string SentenceText(const model::Finding& finding, const ReportOptions& options = {});
+
+// Of a job that calls NCCL at some of its ranks only, as far as gordian sees: "gordian: 1 of 2 ranks
+// seen; ..."; "" if all are seen.
+std::string UnseenRanksText(const model::Finding& finding, const ReportOptions& options = {});
+
 // One screen: headline, witness with the call sites of both sides, victims, what gordian did not
 // see or assumes, what to change, the next command. Ends with a newline.
 std::string ReportText(const model::Verdict& verdict, const SiteResolver& sites,

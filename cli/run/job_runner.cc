@@ -39,6 +39,9 @@ constexpr uint64_t kLibraryWatchNs = 3 * kNsPerSecond;
 constexpr std::chrono::milliseconds kKillLimit{5000};
 // How long a verdict that ends the job waits for the stacks of its threads.
 constexpr uint64_t kStacksNs = 1 * kNsPerSecond;
+// When `run` says that it does not see all ranks, in multiples of --suspect-after.
+constexpr double kUnseenAfter = 4;
+constexpr double kUnseenUntil = 12;
 constexpr uint64_t kUserCommandNs = 10 * kNsPerSecond;
 
 std::string JoinCommand(const std::vector<std::string>& command) {
@@ -356,6 +359,32 @@ void JobRunner::TellNews() {
     Say(text);
   }
   NoteDegradedSession();
+  NoteUnseenRanks();
+}
+
+// A verdict on a part of the job reads like one on the whole.
+void JobRunner::NoteUnseenRanks() {
+  const uint64_t now_ns = MonoNs();
+  const double age = static_cast<double>(now_ns - started_ns_) * 1e-9 /
+                     std::max(options_.config.suspect_after_s, 0.1);
+  if (unseen_said_ || root_gone_ || started_ns_ == 0 || age < kUnseenAfter || age > kUnseenUntil ||
+      now_ns - unseen_looked_ns_ < kNsPerSecond) {
+    return;
+  }
+  unseen_looked_ns_ = now_ns;
+  std::optional<model::Verdict> verdict;
+  if (remote_ != nullptr) {
+    verdict = remote_->latest();
+  } else if (server_ != nullptr && server_->analysis() != nullptr) {
+    verdict = server_->analysis()->Current();
+  }
+  // Verdicts on problems say what was not seen.
+  if (!verdict || verdict->main.verdict != model::VerdictKind::kHealthy) return;
+  if (const std::string line = analyzer::UnseenRanksText(verdict->main, {.width = options_.width});
+      !line.empty()) {
+    unseen_said_ = true;
+    Say(line);
+  }
 }
 
 void JobRunner::NoteDegradedSession() {

@@ -92,6 +92,7 @@ class JobRunner {
   void RunUserCommand();
   void EndTree();
   void NoteDegradedSession();
+  void NoteUnseenRanks();
   void Say(const std::string& text) const;
   int PollTimeout() const;
 
@@ -119,6 +120,8 @@ class JobRunner {
   std::map<ProcessKey, uint64_t> checked_since_;  // since when, by process
   uint64_t started_ns_ = 0;
   bool degraded_said_ = false;
+  uint64_t unseen_looked_ns_ = 0;  // when for ranks that gordian does not see; 0: not yet
+  bool unseen_said_ = false;
 };
 
 }  // namespace gordian::cli

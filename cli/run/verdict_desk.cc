@@ -38,7 +38,7 @@ void VerdictDesk::OnVerdict(const analyzer::VerdictUpdate& update) {
         news_.push_back(analyzer::Headline(update.verdict.main, report) + "\n");
         break;
       case VerdictPolicy::Say::kSlow:
-        news_.push_back(analyzer::Headline(update.verdict.main, report) + "\n");
+        news_.push_back(analyzer::SentenceText(update.verdict.main, report));
         break;
       case VerdictPolicy::Say::kGoesOn:
         news_.push_back("gordian: the job goes on\n");

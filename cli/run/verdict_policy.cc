@@ -93,13 +93,16 @@ VerdictPolicy::Say VerdictPolicy::Judge(const model::Verdict& verdict, bool inte
       withdrawn_ = true;
       return Say::kWithdrawn;
     }
-    const bool slow = (model::OnlySlow(main) || model::StandsStill(main)) && !interrupted;
-    if (slow == slow_) return Say::kNothing;
-    slow_ = slow;
+    // A job that has not called NCCL yet may be starting.
+    const bool slow = model::OnlySlow(main) ||
+                      (main.verdict == VerdictKind::kInconclusive && main.check != "no-nccl-calls");
+    std::string check = slow && !interrupted ? main.check : "";
+    if (check == slow_) return Say::kNothing;
+    slow_ = std::move(check);
     if (main.verdict == VerdictKind::kFinished) return Say::kNothing;
-    return slow ? Say::kSlow : Say::kGoesOn;
+    return slow_.empty() ? Say::kGoesOn : Say::kSlow;
   }
-  slow_ = false;
+  slow_.clear();
   shown_.insert(KeyOf(main));
   for (const Finding& finding : verdict.findings) {
     if (!model::SaysTrouble(finding.verdict) || finding.confidence == Confidence::kPossible ||

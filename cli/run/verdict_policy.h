@@ -35,8 +35,8 @@ class VerdictPolicy {
     kReport,     // the whole report: the first problem of this job
     kHeadline,   // one line: a suspicion became another, or was confirmed
     kWithdrawn,  // one line: a suspicion is no longer held
-    kSlow,       // one line: what the job waits for, possibly for good
-    kGoesOn,     // one line: it waits no longer
+    kSlow,    // a sentence: what the job waits for, possibly for good, or that gordian cannot say
+    kGoesOn,  // one line: it waits no longer
   };
   // Judges a new verdict. After a signal of the user (`interrupted`), ended processes are no
   // finding. `may_end` false: the verdict may not end the job, whatever it says.
@@ -64,7 +64,7 @@ class VerdictPolicy {
   bool reported_ = false;
   bool problem_ = false;
   bool withdrawn_ = false;
-  bool slow_ = false;  // said last
+  std::string slow_;  // the check that was said last; "": none
   std::set<std::string> said_;
   std::string last_said_;
   int told_again_ = 0;

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 from cli_testing import BUILD, GORDIAN, CliTest, clean_environment, main, wait_until
 
@@ -80,6 +81,26 @@ class Launch(CliTest):
                     self.check(self.verdict(session), done, twin)
                     named = {"fork": [-1, -1, -1], "fork_in_slurm": [0, 0, 0]}.get(name, [0, 1, 2])
                     self.assertEqual(self.ranks_of(session), named)
+
+    def test_a_rank_without_the_shim_is_said_while_the_job_is_healthy(self):
+        for alone in (0, 1):
+            with self.subTest(ranks_without=alone):
+                folder, session, until = (self.path(f"{what}{alone}") for what in ("meet", "s", "until"))
+                os.mkdir(folder)
+                variables = [{"RANK": r, "WORLD_SIZE": 2, **({"LD_PRELOAD": ""} if r < alone else {})} for r in range(2)]
+                run = self.start("run", "--emulator", "--suspect-after", "0.5", "--session", session, "--", sys.executable, "-c",
+                                 LAUNCHER, RANK, folder, json.dumps(list(enumerate(variables))), "--twin", "--until", until,
+                                 env=environment(), stdout=subprocess.DEVNULL)
+                if alone:
+                    line = run.stderr.readline()
+                    self.assertIn("gordian: 1 of 2 ranks seen; ", line)
+                else:
+                    self.assertTrue(wait_until(lambda: os.path.exists(session + "/verdict.json")))
+                    time.sleep(4)  # the line would come from 2 s on
+                with open(until, "w"):
+                    pass
+                self.assertEqual(run.wait(20), 0)
+                self.assertEqual(run.stderr.read().count("ranks seen"), 0)
 
     def mpirun(self):
         found = shutil.which("mpirun")

@@ -1,10 +1,11 @@
 // One rank of a job whose launcher is another program: its number and the number of ranks come from
 // the launcher's environment, as libraries find them. Nothing of MPI is linked.
 //
-//   launched_rank FOLDER [--twin] [--rank N --ranks N]
+//   launched_rank FOLDER [--twin] [--rank N --ranks N] [--until FILE]
 //
 // FOLDER is where ranks meet; it must be empty. Ranks all-reduce on two communicators, on one
-// stream; the last rank in the other order, unless --twin.
+// stream; the last rank in the other order, unless --twin. With --until they all-reduce until rank
+// 0 sees the file, before that.
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 #include <stdio.h>
@@ -56,12 +57,15 @@ int main(int argc, char** argv) {
       FromEnvironment({"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"});
   int ranks = FromEnvironment({"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"});
   bool twin = false;
+  const char* until = nullptr;
   for (int i = 2; i < argc; ++i) {
     if (strcmp(argv[i], "--twin") == 0) twin = true;
     if (strcmp(argv[i], "--rank") == 0)
       rank = atoi(argv[++i]);
     else if (strcmp(argv[i], "--ranks") == 0)
       ranks = atoi(argv[++i]);
+    else if (strcmp(argv[i], "--until") == 0)
+      until = argv[++i];
   }
   if (argc < 2 || rank < 0 || ranks < 2) {
     fprintf(stderr, "no folder, or no launcher's variables\n");
@@ -78,6 +82,14 @@ int main(int argc, char** argv) {
     OK(ncclCommInitRank(&comms[i], ranks, Meet(folder + "/id" + std::to_string(i), rank), rank));
     OK(ncclAllReduce(buffer, buffer, 16, ncclFloat, ncclSum, comms[i], stream));
     OK(cudaStreamSynchronize(stream));
+  }
+  for (float end = 0; until != nullptr && end == 0;) {  // all ranks learn it from rank 0
+    end = access(until, F_OK) == 0 ? 1 : 0;
+    OK(cudaMemcpy(buffer, &end, sizeof end, cudaMemcpyHostToDevice));
+    OK(ncclBroadcast(buffer, buffer, 1, ncclFloat, 0, comms[0], stream));
+    OK(cudaStreamSynchronize(stream));
+    OK(cudaMemcpy(&end, buffer, sizeof end, cudaMemcpyDeviceToHost));
+    usleep(5000);
   }
   const int first = !twin && rank == ranks - 1 ? 1 : 0;
   OK(ncclAllReduce(buffer, buffer, 16, ncclFloat, ncclSum, comms[first], stream));

@@ -100,6 +100,22 @@ TEST(VerdictPolicy, AJobThatStandsStillIsOneLine) {
   EXPECT_EQ(policy.Judge(Make(VerdictKind::kFinished), false), Say::kNothing);
 }
 
+TEST(VerdictPolicy, WhatGordianCannotSayIsASentence) {
+  VerdictPolicy policy({});
+  auto missing = Make(VerdictKind::kInconclusive, Confidence::kPossible);
+  missing.main.check = "evidence-missing";
+  auto still = missing;
+  still.main.check = "no-progress";
+  auto starts = missing;
+  starts.main.check = "no-nccl-calls";
+  EXPECT_EQ(policy.Judge(starts, false), Say::kNothing);
+  EXPECT_EQ(policy.Judge(missing, false), Say::kSlow);
+  EXPECT_EQ(policy.Judge(missing, false), Say::kNothing);
+  EXPECT_EQ(policy.Judge(still, false), Say::kSlow) << "another sentence";
+  EXPECT_EQ(policy.Judge(Make(VerdictKind::kHealthy), false), Say::kGoesOn);
+  EXPECT_FALSE(policy.problem());
+}
+
 TEST(VerdictPolicy, ReportNeverActs) {
   VerdictPolicy policy({.on_verdict = OnVerdict::kReport});
   policy.Judge(Make(VerdictKind::kDeadlock), false);

@@ -107,6 +107,39 @@ TEST_P(Golden, JsonReadsBackAsItWas) {
             ExplainText(GetParam().verdict, testing::SampleSites()));
 }
 
+// What `gordian run` prints of a job that stands still is not cut.
+TEST(Texts, ASentenceIsWhole) {
+  model::Finding finding;
+  finding.confidence = model::Confidence::kPossible;
+  finding.summary =
+      "Nothing has finished for 5 s, and gordian sees no rank that waits for another: rank 3 is in "
+      "a kernel of the program, which is the last word.";
+  const std::string text = SentenceText(finding, {.width = 80});
+  EXPECT_TRUE(text.ends_with("word.\n")) << text;
+  EXPECT_GE(LinesOf(text).size(), 2u);
+  for (const std::string& line : LinesOf(text)) EXPECT_LE(line.size(), 80u) << text;
+}
+
+TEST(Texts, RanksThatAreNotSeen) {
+  model::Finding finding;
+  finding.evidence = {.ranks_seen = 2, .ranks_expected = 2, .nccl_calls = 9};
+  EXPECT_EQ(UnseenRanksText(finding), "");
+  finding.evidence.ranks_seen = 1;
+  EXPECT_TRUE(
+      UnseenRanksText(finding).starts_with("gordian: 1 of 2 ranks seen; what involves the "
+                                           "other is a suspicion"))
+      << UnseenRanksText(finding);
+  // One that gordian sees, and whose NCCL it does not.
+  finding.evidence = {.ranks_seen = 8, .ranks_expected = 8, .nccl_calls = 9};
+  finding.evidence.not_visible = {"NCCL calls of rank 3 (pid 7): its NCCL is linked statically",
+                                  "12 records of rank 1"};
+  EXPECT_TRUE(UnseenRanksText(finding).starts_with("gordian: 7 of 8 ranks seen; what "))
+      << UnseenRanksText(finding);
+  // It may be starting.
+  finding.evidence.nccl_calls = 0;
+  EXPECT_EQ(UnseenRanksText(finding), "");
+}
+
 INSTANTIATE_TEST_SUITE_P(Verdicts, Golden, ::testing::ValuesIn(testing::Samples()),
                          [](const auto& test) { return test.param.name; });
 
