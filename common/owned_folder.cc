@@ -49,25 +49,51 @@ int WriteTo(int fd, std::string_view contents) {
   return 0;
 }
 
-// Lets `fill` write a new file, which then takes the name. 0, or an errno. The temporary file lies
-// in the same folder, since renameat() does not cross file systems; O_EXCL makes it ours alone, so a
-// link or a file that waits under one of its names is passed over.
+// Calls make(NAME) with names that no file of the folder should have, until one of them was made. -1
+// and errno if none was. A link or a file that waits under one of the names is passed over.
+int MakeTemporary(const std::string& name, std::string* temporary,
+                  const std::function<int(const char*)>& make) {
+  int made = -1;
+  for (int number = 0; made < 0 && number < kMostTemporaries; ++number) {
+    *temporary = name + ".tmp." + std::to_string(getpid());
+    if (number > 0) *temporary += "." + std::to_string(number);
+    made = make(temporary->c_str());
+    if (made < 0 && errno != EEXIST) break;
+  }
+  return made;
+}
+
+// Lets `fill` write a new file, which then takes the name, and returns its descriptor; -1 and errno.
+// The temporary file lies in the same folder, since renameat() does not cross file systems; O_EXCL
+// makes it ours alone.
 int Replace(int folder, const std::string& name, mode_t mode, const std::function<int(int)>& fill) {
   std::string temporary;
-  int fd = -1;
-  for (int number = 0; fd < 0 && number < kMostTemporaries; ++number) {
-    temporary = name + ".tmp." + std::to_string(getpid());
-    if (number > 0) temporary += "." + std::to_string(number);
-    fd = openat(folder, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
-                mode);
-    if (fd < 0 && errno != EEXIST) break;
-  }
-  if (fd < 0) return errno;
+  const int fd = MakeTemporary(name, &temporary, [&](const char* path) {
+    return openat(folder, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+  });
+  if (fd < 0) return -1;
   int error = fill(fd);
-  if (close(fd) != 0 && error == 0) error = errno;  // quota errors appear here
   if (error == 0 && renameat(folder, temporary.c_str(), folder, name.c_str()) != 0) error = errno;
-  if (error != 0) unlinkat(folder, temporary.c_str(), 0);
-  return error;
+  if (error == 0) return fd;
+  unlinkat(folder, temporary.c_str(), 0);
+  close(fd);
+  errno = error;
+  return -1;
+}
+
+// The same, for a file that is whole then. 0, or an errno.
+int ReplaceWhole(int folder, const std::string& name, mode_t mode,
+                 const std::function<int(int)>& fill) {
+  const int fd = Replace(folder, name, mode, [&](int to) {
+    const int error = fill(to);
+    if (error != 0) return error;
+    // Quota errors appear when a descriptor is closed; the other one stays open.
+    const int copy = fcntl(to, F_DUPFD_CLOEXEC, 10);
+    return copy >= 0 && close(copy) != 0 ? errno : 0;
+  });
+  if (fd < 0) return errno;
+  close(fd);
+  return 0;
 }
 
 std::vector<std::string> NamesIn(int folder) {
@@ -132,7 +158,9 @@ StatusOr<OwnedFolder> OwnedFolder::OpenWith(const std::string& path, int flags) 
   const int parent = Raised(open(above.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (parent < 0) return Status::FromErrno(errno, "cannot open the folder " + above);
   const std::string leaf = Leaf(path);
-  const int fd = Raised(openat(parent, leaf.empty() ? "." : leaf.c_str(), flags));
+  const char* const name = leaf.empty() ? "." : leaf.c_str();
+  int fd = Raised(openat(parent, name, flags));
+  if (fd < 0 && errno == EACCES) fd = Raised(openat(parent, name, flags | O_PATH));  // see above
   if (fd < 0) {
     const int error = errno;
     close(parent);
@@ -167,25 +195,42 @@ int OwnedFolder::OpenFile(const std::string& name, int flags, mode_t mode) const
   return openat(fd_, name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC, mode);
 }
 
-int OwnedFolder::Overwrite(const std::string& name, mode_t mode) const {
-  // No O_TRUNC: the file is looked at first. O_NONBLOCK: a pipe of that name must not block.
-  const int fd = OpenFile(name, O_WRONLY | O_CREAT | O_NONBLOCK, mode);
+int OwnedFolder::OpenOwn(const std::string& name, int flags, mode_t mode) const {
+  // O_NONBLOCK: a pipe of that name must not block.
+  const int fd = OpenFile(name, O_WRONLY | O_CREAT | O_NONBLOCK | flags, mode);
   if (fd < 0) return -1;
   struct stat info {};
   int error = fstat(fd, &info) == 0 ? 0 : errno;
   if (error == 0 && (!S_ISREG(info.st_mode) || info.st_nlink != 1 || info.st_uid != geteuid())) {
     error = EPERM;
   }
-  if (error == 0 && ftruncate(fd, 0) != 0) error = errno;
   if (error == 0) return fd;
   close(fd);
   errno = error;
   return -1;
 }
 
+int OwnedFolder::Append(const std::string& name, mode_t mode) const {
+  return OpenOwn(name, O_APPEND, mode);
+}
+
+int OwnedFolder::Overwrite(const std::string& name, mode_t mode) const {
+  const int fd = OpenOwn(name, 0, mode);  // no O_TRUNC: the file is looked at first
+  if (fd < 0 || ftruncate(fd, 0) == 0) return fd;
+  const int error = errno;
+  close(fd);
+  errno = error;
+  return -1;
+}
+
+int OwnedFolder::Renew(const std::string& name, mode_t mode) const {
+  return Replace(fd_, name, mode, [](int) { return 0; });
+}
+
 Status OwnedFolder::ReplaceFile(const std::string& name, std::string_view contents,
                                 mode_t mode) const {
-  const int error = Replace(fd_, name, mode, [contents](int to) { return WriteTo(to, contents); });
+  const int error =
+      ReplaceWhole(fd_, name, mode, [contents](int to) { return WriteTo(to, contents); });
   return error == 0 ? Status::Ok() : Status::FromErrno(error, "cannot write " + path_ + "/" + name);
 }
 
@@ -193,7 +238,7 @@ Status OwnedFolder::CopyFile(const std::string& from, const std::string& to) con
   const std::string what = "cannot copy " + path_ + "/" + from + " to " + to;
   const int source = OpenFile(from, O_RDONLY);
   if (source < 0) return Status::FromErrno(errno, what);
-  const int error = Replace(fd_, to, kFileMode, [source](int target) {
+  const int error = ReplaceWhole(fd_, to, kFileMode, [source](int target) {
     std::vector<char> block(256u << 10);
     while (true) {
       const ssize_t got = read(source, block.data(), block.size());
@@ -208,11 +253,44 @@ Status OwnedFolder::CopyFile(const std::string& from, const std::string& to) con
   return error == 0 ? Status::Ok() : Status::FromErrno(error, what);
 }
 
-StatusOr<OwnedFolder> OwnedFolder::MakeFolder(const std::string& name, mode_t mode) const {
-  std::string path = path_ + "/" + name;
-  if (mkdirat(fd_, name.c_str(), mode) != 0 && errno != EEXIST) {
-    return Status::FromErrno(errno, "cannot make " + path);
+Status OwnedFolder::PointLink(const std::string& name, const std::string& target) const {
+  const std::string what = "cannot make the link " + path_ + "/" + name;
+  std::string fresh;
+  if (MakeTemporary(name, &fresh,
+                    [&](const char* path) { return symlinkat(target.c_str(), fd_, path); }) != 0) {
+    return Status::FromErrno(errno, what);
   }
+  const auto put = [&](unsigned int flags) {
+    return renameat2(fd_, fresh.c_str(), fd_, name.c_str(), flags) == 0 ? 0 : errno;
+  };
+  const auto is_link = [&](const std::string& of) {
+    struct stat info {};
+    return fstatat(fd_, of.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(info.st_mode);
+  };
+  int error = put(RENAME_NOREPLACE);
+  if (error == EINVAL) {  // the file system knows no such flags
+    const bool there = faccessat(fd_, name.c_str(), F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    error = there && !is_link(name) ? EEXIST : put(0);
+  } else if (error == EEXIST && is_link(name)) {
+    error = put(RENAME_EXCHANGE);
+    if (error == 0 && !is_link(fresh)) {  // a file took the name meanwhile: it gets it back
+      (void)put(RENAME_EXCHANGE);
+      error = EEXIST;
+    }
+  }
+  if (is_link(fresh)) unlinkat(fd_, fresh.c_str(), 0);
+  return error == 0 ? Status::Ok() : Status::FromErrno(error, what);
+}
+
+StatusOr<OwnedFolder> OwnedFolder::MakeFolder(const std::string& name, mode_t mode) const {
+  if (mkdirat(fd_, name.c_str(), mode) != 0 && errno != EEXIST) {
+    return Status::FromErrno(errno, "cannot make " + path_ + "/" + name);
+  }
+  return OpenFolder(name);
+}
+
+StatusOr<OwnedFolder> OwnedFolder::OpenFolder(const std::string& name) const {
+  std::string path = path_ + "/" + name;
   const int fd = Raised(openat(fd_, name.c_str(), kFolder | O_NOFOLLOW));
   const int parent = fd < 0 ? -1 : fcntl(fd_, F_DUPFD_CLOEXEC, 10);
   if (fd < 0 || parent < 0) {

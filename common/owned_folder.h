@@ -48,6 +48,11 @@ class OwnedFolder {
   // Opens a file to write it from its beginning, and makes it if it is not there. -1 and errno: it
   // is a link (ELOOP), no regular file, another user's, or has a second name; it is then unchanged.
   int Overwrite(const std::string& name, mode_t mode = kFileMode) const;
+  // The same, to write behind what the file holds.
+  int Append(const std::string& name, mode_t mode = kFileMode) const;
+  // A new, empty file in place of the one of that name, to be written bit by bit; a link is replaced,
+  // and what it leads to stays as it was. -1 and errno.
+  int Renew(const std::string& name, mode_t mode = kFileMode) const;
   // Replaces the file atomically: a reader sees all of the old or all of the new contents. A crash
   // of the machine may lose it (no fsync). After an error no temporary file remains. A link of that
   // name is replaced, and what it leads to stays as it was.
@@ -55,8 +60,13 @@ class OwnedFolder {
                      mode_t mode = kFileMode) const;
   // Copies a file of this folder to another name in it, as ReplaceFile does.
   Status CopyFile(const std::string& from, const std::string& to) const;
+  // Makes a symbolic link, or points the one of that name elsewhere, atomically. Error: a file or
+  // folder has that name; it stays as it was.
+  Status PointLink(const std::string& name, const std::string& target) const;
   // Makes the folder, or opens it if it is there. Error: it is a link or no folder.
   StatusOr<OwnedFolder> MakeFolder(const std::string& name, mode_t mode = kFolderMode) const;
+  // Error: there is none, or it is a link or no folder.
+  StatusOr<OwnedFolder> OpenFolder(const std::string& name) const;
   // 0, or an errno.
   int RemoveFile(const std::string& name) const;
   // Removes the folder itself. Error: it is not empty, or its path leads elsewhere by now.
@@ -68,6 +78,7 @@ class OwnedFolder {
  private:
   OwnedFolder(std::string path, int fd, int parent);
   static StatusOr<OwnedFolder> OpenWith(const std::string& path, int flags);
+  int OpenOwn(const std::string& name, int flags, mode_t mode) const;
 
   std::string path_;
   int fd_ = -1;

@@ -117,10 +117,66 @@ TEST_F(OwnedFolderTest, OverwriteTruncatesNoFileOfAnother) {
   EXPECT_EQ(Text(ours_ + "/own"), "");
 }
 
+TEST_F(OwnedFolderTest, AppendAddsToNoFileOfAnother) {
+  const OwnedFolder folder = OwnedFolder::Open(ours_).value();
+  fs::create_symlink(victim_ + "/file", ours_ + "/link");
+  EXPECT_EQ(folder.Append("link"), -1);
+  EXPECT_EQ(errno, ELOOP);
+  fs::create_hard_link(victim_ + "/other", ours_ + "/hard");
+  EXPECT_EQ(folder.Append("hard"), -1);
+  Put(ours_ + "/own", "one ");
+  Swap();
+  const int fd = folder.Append("own");
+  ASSERT_GE(fd, 0);
+  EXPECT_EQ(write(fd, "two", 3), 3);
+  close(fd);
+  EXPECT_EQ(Text(base_ + "/aside/own"), "one two");
+  ExpectVictimIsWhole();
+}
+
+TEST_F(OwnedFolderTest, RenewReplacesALinkAndWritesBitByBit) {
+  const OwnedFolder folder = OwnedFolder::Open(ours_).value();
+  fs::create_symlink(victim_ + "/file", ours_ + "/link");
+  const int fd = folder.Renew("link");
+  ASSERT_GE(fd, 0);
+  EXPECT_EQ(Text(ours_ + "/link"), "");
+  EXPECT_EQ(write(fd, "new", 3), 3);
+  close(fd);
+  EXPECT_EQ(Text(ours_ + "/link"), "new");
+  EXPECT_EQ(folder.Names().size(), 1u);
+  ExpectVictimIsWhole();
+}
+
+TEST_F(OwnedFolderTest, PointLinkTakesNoNameOfAFile) {
+  const OwnedFolder folder = OwnedFolder::Open(ours_).value();
+  EXPECT_TRUE(folder.PointLink("latest", "one").ok());
+  EXPECT_TRUE(folder.PointLink("latest", "two").ok());
+  EXPECT_EQ(fs::read_symlink(ours_ + "/latest"), "two");
+  Put(ours_ + "/file", "mine");
+  fs::create_directory(ours_ + "/folder");
+  EXPECT_FALSE(folder.PointLink("file", "three").ok());
+  EXPECT_FALSE(folder.PointLink("folder", "three").ok());
+  EXPECT_EQ(Text(ours_ + "/file"), "mine");
+  EXPECT_TRUE(fs::is_directory(fs::symlink_status(ours_ + "/folder")));
+  // A link to a file, or to a folder, is pointed elsewhere; what it led to stays.
+  fs::create_symlink(victim_ + "/file", ours_ + "/to_file");
+  fs::create_directory_symlink(victim_, ours_ + "/to_folder");
+  EXPECT_TRUE(folder.PointLink("to_file", "three").ok());
+  EXPECT_TRUE(folder.PointLink("to_folder", "three").ok());
+  EXPECT_EQ(fs::read_symlink(ours_ + "/to_folder"), "three");
+  EXPECT_EQ(folder.Names().size(), 5u) << "nothing temporary stays";
+  Swap();
+  EXPECT_TRUE(folder.PointLink("latest", "four").ok());
+  EXPECT_EQ(fs::read_symlink(base_ + "/aside/latest"), "four");
+  ExpectVictimIsWhole();
+}
+
 TEST_F(OwnedFolderTest, AFolderThatIsALinkIsNotTaken) {
   const OwnedFolder folder = OwnedFolder::Open(ours_).value();
   fs::create_directory_symlink(victim_, ours_ + "/inner");
   EXPECT_FALSE(folder.MakeFolder("inner").ok());
+  EXPECT_FALSE(folder.OpenFolder("inner").ok());
+  EXPECT_FALSE(folder.OpenFolder("absent").ok());
   EXPECT_FALSE(OwnedFolder::Open(ours_ + "/inner").ok());
   EXPECT_TRUE(OwnedFolder::Adopt(ours_ + "/inner").ok()) << "the user named it";
 }
