@@ -55,8 +55,7 @@ void SweepDeadJobs() {
   const std::string prefix = "gordian-emujob-" + std::to_string(getuid()) + "-";
   while (const dirent* entry = readdir(folder)) {
     if (strncmp(entry->d_name, prefix.c_str(), prefix.size()) != 0) continue;
-    const std::string path = std::string("/dev/shm/") + entry->d_name;
-    const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    const int fd = openat(dirfd(folder), entry->d_name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) continue;
     struct stat info = {};
     // The holder of the lock is just joining.
@@ -66,7 +65,7 @@ void SweepDeadJobs() {
       if (memory != MAP_FAILED) {
         const auto* state = static_cast<const JobState*>(memory);
         if (state->magic == kJobMagic && state->version == kJobVersion && !AnybodyAlive(*state)) {
-          unlink(path.c_str());
+          unlinkat(dirfd(folder), entry->d_name, 0);
         }
         munmap(memory, sizeof(JobState));
       }
@@ -94,17 +93,23 @@ std::unique_ptr<Job> Job::Join() {
   job->path_ = PathOfJob(FromEnvironment("GORDIAN_EMU_JOB") + "\n" + Absolute(schedule) + "\n" +
                          Absolute(quiescence));
   for (;;) {
-    const int fd = open(job->path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    const int fd =
+        open(job->path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
     struct stat opened = {};
     struct stat named = {};
-    if (fd < 0 || flock(fd, LOCK_EX) != 0 || fstat(fd, &opened) != 0) {
+    bool usable = fd >= 0 && fstat(fd, &opened) == 0;
+    if (usable && (!S_ISREG(opened.st_mode) || opened.st_uid != geteuid() || opened.st_nlink > 1)) {
+      usable = false;  // it would be cut below
+      errno = EPERM;
+    }
+    if (!usable || flock(fd, LOCK_EX) != 0 || fstat(fd, &opened) != 0) {
       fprintf(stderr, "gordian emulator: no shared state for the job (%s): %s\n",
               job->path_.c_str(), strerror(errno));
       if (fd >= 0) close(fd);
       return nullptr;
     }
     // The last process of an earlier job may have removed it during the wait for the lock.
-    if (stat(job->path_.c_str(), &named) != 0 || named.st_ino != opened.st_ino) {
+    if (lstat(job->path_.c_str(), &named) != 0 || named.st_ino != opened.st_ino) {
       close(fd);
       continue;
     }

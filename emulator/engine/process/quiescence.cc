@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "emulator/engine/process/futex.h"
 #include "emulator/engine/process/host_threads.h"
@@ -26,6 +27,7 @@ Quiescence::Quiescence(Job& job, Scheduler& scheduler)
     : job_(job), state_(*job.state()), scheduler_(scheduler) {
   if (const char* path = getenv("GORDIAN_EMU_QUIESCENCE"); path != nullptr && *path != '\0') {
     path_ = std::string(path) + "." + std::to_string(getpid());
+    folder_.emplace(path_);
   }
   if (const char* names = getenv("GORDIAN_EMU_IGNORE_THREADS")) ignored_ = names;
   if (const char* count = getenv("GORDIAN_EMU_PROCESSES")) {
@@ -196,13 +198,9 @@ void Quiescence::WriteReport() {
   if (round == 0 || leaving_) return;
   if (!path_.empty()) {
     const std::string text = ReportText();
-    const std::string part = path_ + ".part";
-    FILE* const file = fopen(part.c_str(), "we");
-    bool written = file != nullptr && fwrite(text.data(), 1, text.size(), file) == text.size();
-    if (file != nullptr) written &= fclose(file) == 0;
-    if (!written || rename(part.c_str(), path_.c_str()) != 0) {
-      fprintf(stderr, "gordian emulator: GORDIAN_EMU_QUIESCENCE: cannot write %s: %m\n",
-              path_.c_str());
+    if (const int error = folder_->Replace(text); error != 0) {
+      fprintf(stderr, "gordian emulator: GORDIAN_EMU_QUIESCENCE: cannot write %s: %s\n",
+              path_.c_str(), strerror(error));
     }
   }
   reported_ = round;
@@ -218,7 +216,7 @@ void Quiescence::Leave() {
 
 void Quiescence::RemoveReport() {
   const std::lock_guard<std::mutex> lock(report_mutex_);
-  if (reported_ != 0 && !path_.empty()) unlink(path_.c_str());
+  if (reported_ != 0 && folder_) folder_->Remove();
   reported_ = 0;
 }
 

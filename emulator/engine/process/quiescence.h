@@ -15,12 +15,14 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "emulator/engine/device/scheduler.h"
 #include "emulator/engine/process/job.h"
 #include "emulator/engine/process/process_threads.h"
+#include "emulator/engine/process/report_folder.h"
 
 namespace gordian::emu {
 
@@ -54,7 +56,8 @@ class Quiescence {
   Job& job_;
   JobState& state_;
   Scheduler& scheduler_;
-  std::string path_;         // of this process's report; empty: none
+  std::string path_;  // of this process's report; empty: none
+  std::optional<ReportFolder> folder_;
   std::string ignored_;      // names of threads to ignore
   uint32_t expected_ = 0;    // least number of processes
   std::mutex report_mutex_;  // between the monitor and Leave

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -43,9 +44,13 @@ void CallStats::AfterForkInChild() {
 
 bool CallStats::Open() {
   const std::string name = path_ + "." + std::to_string(getpid());
-  fd_ = open(name.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  fd_ = open(name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644);
+  // Of another file under this name the contents stay.
+  struct stat info = {};
+  const bool ours = fd_ >= 0 && fstat(fd_, &info) == 0 && S_ISREG(info.st_mode) &&
+                    info.st_nlink == 1 && info.st_uid == geteuid() && ftruncate(fd_, 0) == 0;
   void* map =
-      fd_ < 0 ? MAP_FAILED : mmap(nullptr, kMapBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+      !ours ? MAP_FAILED : mmap(nullptr, kMapBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
   if (map == MAP_FAILED) {
     fprintf(stderr, "gordian emulator: GORDIAN_EMU_STATS: cannot write %s: %m\n", name.c_str());
     enabled_ = false;

@@ -67,7 +67,7 @@ int MakeFile(const CommKey& key, int nranks) {
 int OpenOrMake(const std::string& path, const CommKey& key, int nranks) {
   if (nranks == 1) return MakeFile(key, nranks);
   for (;;) {
-    int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    int fd = open(path.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0 || errno != ENOENT) return fd;
     fd = MakeFile(key, nranks);
     if (fd < 0) return -1;

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
-#include <string>
 
 #include "emulator/engine/process/peer_process.h"
 #include "emulator/nccl/comm/shared_layout.h"
@@ -62,15 +61,14 @@ void SweepStaleFiles(bool leaving) {
   const char* prefix = kRendezvousPrefix + sizeof(kRendezvousFolder);
   while (const dirent* entry = readdir(folder)) {
     if (std::strncmp(entry->d_name, prefix, std::strlen(prefix)) != 0) continue;
-    std::string path = std::string(kRendezvousFolder) + "/" + entry->d_name;
-    int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    int fd = openat(dirfd(folder), entry->d_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) continue;
     struct stat st = {};
     if (fstat(fd, &st) == 0 && static_cast<uint64_t>(st.st_size) >= sizeof(Header)) {
       auto size = static_cast<uint64_t>(st.st_size);
       void* mapping = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
       if (mapping != MAP_FAILED) {
-        if (IsStale(mapping, size, leaving)) unlink(path.c_str());
+        if (IsStale(mapping, size, leaving)) unlinkat(dirfd(folder), entry->d_name, 0);
         munmap(mapping, size);
       }
     }
