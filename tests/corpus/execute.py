@@ -7,6 +7,7 @@ can move any more (docs/emulator.md); a job whose processes have all ended has e
 import glob
 import json
 import os
+import re
 import shutil
 import signal
 import struct
@@ -137,6 +138,20 @@ def read_verdict(path):
         return None
 
 
+def remove_ring_folder(path):
+    """Only a folder that bears such a name and is no link, and in it only what gordian puts there."""
+    if not re.fullmatch(rf"/dev/shm/gordian-{os.getuid()}-\w{{6}}", path):
+        return
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        for name in os.listdir(folder):
+            if re.fullmatch(r"\d+\.\d+(\.\d+)?\.ring(\.tmp)?|\.session", name):
+                os.unlink(name, dir_fd=folder)
+    finally:
+        os.close(folder)
+    os.rmdir(path)  # of a link it would be an error
+
+
 def run_watched(build, program, folder, settle_s=SETTLE_S):
     """`gordian run` leaves the job alone; we end it once it stands still and gordian has had its time."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -261,7 +276,7 @@ def left_over(session):
             rings = json.load(f).get("ring_dir")
         if rings and os.path.exists(rings):
             left.append(rings)
-            shutil.rmtree(rings, ignore_errors=True)
+            remove_ring_folder(rings)
     except (OSError, ValueError):
         pass
     return left
