@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -18,6 +17,7 @@
 
 #include "cli/job/install_paths.h"
 #include "cli/output.h"
+#include "cli/output_file.h"
 #include "cli/verbs.h"
 
 extern char** environ;
@@ -105,22 +105,25 @@ int Collectives(const BenchFlags& flags) {
                std::to_string(flags.to));
     return kExitUsage;
   }
-  std::ofstream file;
+  int file = -1;
   if (!flags.output.empty()) {
-    file.open(flags.output);
-    if (!file) {
-      PrintError("cannot write " + flags.output + ": " + std::strerror(errno));
+    const StatusOr<OutputFile> output = OutputFile::Open(flags.output);
+    file = output.ok() ? output->Begin() : -1;
+    if (file < 0) {
+      PrintError(output.ok() ? "cannot write " + flags.output + ": " + std::strerror(errno)
+                             : output.status().message());
       return kExitUsage;
     }
   }
+  bool written = true;
   nlohmann::ordered_json samples = nlohmann::ordered_json::array();
   const bool shown = isatty(STDERR_FILENO) != 0 && !flags.output.empty();
   const int status =
       RunMeasuring({program, "--ranks", std::to_string(flags.ranks), "--operation", flags.operation,
                     "--from", std::to_string(flags.from), "--to", std::to_string(flags.to)},
                    Environment(paths, flags.emulator), [&](const std::string& line) {
-                     if (file.is_open()) file << line << std::flush;
-                     if (!file.is_open() && !flags.json) PrintOut(line);
+                     if (file >= 0) written &= WriteAll(file, line);
+                     if (file < 0 && !flags.json) PrintOut(line);
                      if (shown) std::fputs(line.c_str(), stderr);
                      std::istringstream fields(line);
                      std::string plan, ranks, bytes, us;
@@ -134,6 +137,7 @@ int Collectives(const BenchFlags& flags) {
                                         {"bytes", std::stoull(bytes)},
                                         {"us", std::stod(us)}});
                    });
+  if (file >= 0) written &= close(file) == 0;
   if (status == kExitNotLoaded) {
     PrintError(
         "gordian-nccl-samples found no NCCL or CUDA runtime (put their folders into "
@@ -144,8 +148,8 @@ int Collectives(const BenchFlags& flags) {
     if (status < 0) PrintError(program + " could not be started, or a signal killed it");
     return kExitProblem;
   }
-  if (file.is_open() && !file.flush()) {
-    PrintError("cannot write " + flags.output + ": " + std::strerror(errno));
+  if (!written) {
+    PrintError("cannot write " + flags.output);
     return kExitUsage;
   }
   if (flags.json) {

@@ -1,17 +1,15 @@
 // gordian export: writes a recorded job in other tools' formats.
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "analyzer/exporters/formats.h"
 #include "cli/analyze/recorded.h"
 #include "cli/output.h"
+#include "cli/output_file.h"
 #include "cli/verbs.h"
 
 namespace gordian::cli {
@@ -26,25 +24,20 @@ struct ExportFlags {
   bool json = false;
 };
 
-Status WriteFile(const std::string& path, const std::string& bytes) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << bytes;
-  file.close();
-  return file ? Status::Ok() : Status::Unavailable("cannot write " + path);
-}
-
 // Writes what was exported into the folder, or the file, and returns the paths.
 StatusOr<std::vector<std::string>> Write(const ExportFlags& flags, const exporters::Format& format,
                                          const exporters::Exported& exported) {
   std::vector<std::string> paths;
-  if (format.folder) {
-    std::error_code error;
-    std::filesystem::create_directories(flags.output, error);
-    if (error) return Status::Unavailable("cannot make " + flags.output + ": " + error.message());
+  if (!format.folder) {
+    paths.push_back(flags.output);
+    GORDIAN_RETURN_IF_ERROR(WriteOutput(flags.output, exported.files.front().second));
+    return paths;
   }
+  const StatusOr<OwnedFolder> folder = OutputFolder(flags.output);
+  GORDIAN_RETURN_IF_ERROR(folder.status());
   for (const auto& [name, bytes] : exported.files) {
-    paths.push_back(format.folder ? flags.output + "/" + name : flags.output);
-    GORDIAN_RETURN_IF_ERROR(WriteFile(paths.back(), bytes));
+    paths.push_back(flags.output + "/" + name);
+    GORDIAN_RETURN_IF_ERROR(folder->ReplaceFile(name, bytes, kOutputMode));
   }
   return paths;
 }

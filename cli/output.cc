@@ -14,7 +14,9 @@ namespace {
 
 constexpr int kMostPatienceMs = 1000;
 
-bool WriteFully(int fd, std::string_view text) {
+}  // namespace
+
+bool WriteAll(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t n = write(fd, text.data(), text.size());
     if (n < 0) {
@@ -33,10 +35,6 @@ bool WriteFully(int fd, std::string_view text) {
   return true;
 }
 
-}  // namespace
-
-void WriteAll(int fd, std::string_view text) { (void)WriteFully(fd, text); }
-
 void PrintError(std::string_view text) {
   WriteAll(STDERR_FILENO, "gordian: " + std::string(text) + "\n");
 }
@@ -44,7 +42,7 @@ void PrintError(std::string_view text) {
 void PrintNote(std::string_view text) { PrintError(text); }
 
 bool PrintOut(std::string_view text) {
-  if (WriteFully(STDOUT_FILENO, text)) {
+  if (WriteAll(STDOUT_FILENO, text)) {
     return true;
   }
   PrintError(std::string("cannot write to standard output: ") + strerror(errno));

@@ -8,9 +8,8 @@
 
 namespace gordian::cli {
 
-// Writes all of `text` to `fd`, retrying until it is out or write() fails. A closed pipe is no
-// error.
-void WriteAll(int fd, std::string_view text);
+// Writes all of `text` to `fd`, retrying until it is out or write() fails: false, and errno.
+bool WriteAll(int fd, std::string_view text);
 
 // Writes "gordian: TEXT\n" to stderr.
 void PrintError(std::string_view text);

@@ -7,18 +7,16 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
-#include <system_error>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "cli/output.h"
+#include "cli/output_file.h"
 #include "cli/verbs.h"
 #include "cli/verify_tools.h"
 #include "common/status.h"
@@ -137,15 +135,9 @@ class CallNames {
   std::unordered_map<OpId, Place> places_;
 };
 
-Status WriteText(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  return file ? Status::Ok() : Status::Unavailable("cannot write " + path);
-}
-
+std::string NameOf(size_t number) { return "predicted-" + std::to_string(number + 1) + ".cc"; }
 std::string ProgramOf(const PredictFlags& flags, size_t number) {
-  return flags.output + "/predicted-" + std::to_string(number + 1) + ".cc";
+  return flags.output + "/" + NameOf(number);
 }
 
 // "rank 0 waits for rank 1, which waits for rank 0".
@@ -222,34 +214,36 @@ StatusOr<KnownSites> ReadBaseline(const std::string& path) {
 Status WritePrograms(const PredictFlags& flags, Progress* progress, Predictions* predictions,
                      std::vector<Verified>* verified) {
   if (flags.output.empty()) return Status::Ok();
-  std::error_code error;
-  std::filesystem::create_directories(flags.output, error);
-  if (error) return Status::Unavailable("cannot make " + flags.output + ": " + error.message());
+  const StatusOr<OwnedFolder> folder = OutputFolder(flags.output);
+  GORDIAN_RETURN_IF_ERROR(folder.status());
   replayer::VerifyTools tools = FindVerifyTools();
   tools.stopped = [] { return end_signal != 0; };
   std::vector<Prediction> held;
   for (Prediction& prediction : std::exchange(predictions->predicted, {})) {
-    const std::string path = ProgramOf(flags, held.size());
+    const std::string name = NameOf(held.size()), path = ProgramOf(flags, held.size());
     Schedule& witness = prediction.witness;
     replayer::ShrinkBuffers(&witness);
-    replayer::CxxOptions options{.file = std::filesystem::path(path).filename()};
-    GORDIAN_RETURN_IF_ERROR(WriteText(path, replayer::WriteCxx(witness, options)));
+    replayer::CxxOptions options{.file = name};
+    const auto write = [&] {
+      return folder->ReplaceFile(name, replayer::WriteCxx(witness, options), kOutputMode);
+    };
+    GORDIAN_RETURN_IF_ERROR(write());
     if (flags.verify > 0) {
       progress->Say("compiling " + path);
-      const std::string binary = flags.output + "/predicted";
-      GORDIAN_RETURN_IF_ERROR(replayer::CompileReplay(path, binary, tools));
-      const StatusOr<replayer::Verified> runs =
-          replayer::VerifyReplay(binary, witness.origin.signature, flags.verify,
-                                 /*free_running=*/false, tools, [&](int done) {
-                                   progress->Say(path + ": run " + std::to_string(done) + " of " +
-                                                 std::to_string(flags.verify));
-                                 });
-      std::filesystem::remove(binary, error);
+      const std::string binary = "predicted";
+      GORDIAN_RETURN_IF_ERROR(replayer::CompileReplay(*folder, name, binary, tools));
+      const StatusOr<replayer::Verified> runs = replayer::VerifyReplay(
+          flags.output + "/" + binary, witness.origin.signature, flags.verify,
+          /*free_running=*/false, tools, [&](int done) {
+            progress->Say(path + ": run " + std::to_string(done) + " of " +
+                          std::to_string(flags.verify));
+          });
+      folder->RemoveFile(binary);
       GORDIAN_RETURN_IF_ERROR(runs.status());
       options.verified = replayer::Describe(*runs, witness.origin.signature);
-      GORDIAN_RETURN_IF_ERROR(WriteText(path, replayer::WriteCxx(witness, options)));
+      GORDIAN_RETURN_IF_ERROR(write());
       if (runs->same < flags.verify) {
-        std::filesystem::remove(path, error);
+        folder->RemoveFile(name);
         prediction.doubt = "of the program that forces it: " + options.verified;
         predictions->unconfirmed.push_back(std::move(prediction));
         continue;

@@ -9,7 +9,6 @@
 #include <charconv>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -22,6 +21,7 @@
 #include "cli/analyze/recorded.h"
 #include "cli/job/session.h"
 #include "cli/output.h"
+#include "cli/output_file.h"
 #include "cli/verbs.h"
 #include "cli/verify_tools.h"
 #include "replayer/record/buffers.h"
@@ -73,15 +73,14 @@ struct ReplayFlags {
   std::string all_steps;   // "", "A..B"
   bool benchmark = false;  // --all-steps was given
   std::vector<std::string> folds;
-  bool from_dumps = false;  // not a flag: whether the path held dumps
-};
+  // Not flags: whether the path held dumps; `output`, whatever its path leads to by then.
+  bool from_dumps = false;
+  std::shared_ptr<const OwnedFolder> folder;
 
-Status WriteText(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  return file ? Status::Ok() : Status::Unavailable("cannot write " + path);
-}
+  Status Write(const std::string& name, const std::string& text) const {
+    return folder->ReplaceFile(name, text, kOutputMode);
+  }
+};
 
 // Suspects after the same time as the run that recorded the job.
 replayer::ExtractOptions OptionsOf(const std::string& path) {
@@ -240,19 +239,20 @@ int Ended(const replayer::Verified& verified) {
   return static_cast<int>(std::count_if(verified.runs.begin(), verified.runs.end(), HasEnded));
 }
 
-// Compiles `source` and runs it --verify times.
+// Compiles `source` and runs it --verify times; both are names in the output's folder.
 StatusOr<replayer::Verified> CompileAndRun(const ReplayFlags& flags, const std::string& source,
                                            const std::string& binary,
                                            const replayer::Schedule& schedule, Progress* progress) {
   const replayer::VerifyTools tools = Tools(schedule);
   progress->Say("compiling " + source);
-  GORDIAN_RETURN_IF_ERROR(replayer::CompileReplay(source, binary, tools));
+  GORDIAN_RETURN_IF_ERROR(replayer::CompileReplay(*flags.folder, source, binary, tools));
   const auto say = [&](int done) {
     progress->Say("run " + std::to_string(done) + " of " + std::to_string(flags.verify));
   };
   say(0);
-  StatusOr<replayer::Verified> verified = replayer::VerifyReplay(
-      binary, schedule.origin.signature, flags.verify, flags.free_running, tools, say);
+  StatusOr<replayer::Verified> verified =
+      replayer::VerifyReplay(flags.output + "/" + binary, schedule.origin.signature, flags.verify,
+                             flags.free_running, tools, say);
   progress->Clear();
   return verified;
 }
@@ -284,12 +284,10 @@ Status WriteScript(const ReplayFlags& flags, const std::string& verified, Attemp
       attempt->schedule,
       {.file = kScript, .verified = verified.empty() ? "" : "as replay.cc: " + verified});
   attempt->no_script = std::move(script.refused);
-  return attempt->no_script.empty() ? WriteText(flags.output + "/" + kScript, script.text)
-                                    : Status::Ok();
+  return attempt->no_script.empty() ? flags.Write(kScript, script.text) : Status::Ok();
 }
 
 StatusOr<Attempt> Try(replayer::Schedule schedule, const ReplayFlags& flags, Progress* progress) {
-  const std::string source = flags.output + "/" + kSource;
   Attempt attempt{.schedule = std::move(schedule), .verified = {}, .no_script = {}};
   replayer::AddNotReached(&attempt.schedule);
   if (const std::vector<std::string> problems = replayer::Check(attempt.schedule);
@@ -297,19 +295,19 @@ StatusOr<Attempt> Try(replayer::Schedule schedule, const ReplayFlags& flags, Pro
     return Status::Internal("the schedule is inconsistent: " + problems.front());
   }
   replayer::CxxOptions options{.file = kSource, .verified = ""};
-  GORDIAN_RETURN_IF_ERROR(WriteText(source, replayer::WriteCxx(attempt.schedule, options)));
+  GORDIAN_RETURN_IF_ERROR(flags.Write(kSource, replayer::WriteCxx(attempt.schedule, options)));
   if (flags.verify == 0) {
     GORDIAN_RETURN_IF_ERROR(WriteScript(flags, "", &attempt));
     return attempt;
   }
   StatusOr<replayer::Verified> verified =
-      CompileAndRun(flags, source, flags.output + "/" + kBinary, attempt.schedule, progress);
+      CompileAndRun(flags, kSource, kBinary, attempt.schedule, progress);
   GORDIAN_RETURN_IF_ERROR(verified.status());
   if (flags.from_dumps) LearnSignature(&attempt.schedule.origin.signature, &*verified);
   options.verified = replayer::Describe(*verified, attempt.schedule.origin.signature) +
                      (flags.free_running ? " (--free)" : "");
   attempt.verified = std::move(*verified);
-  GORDIAN_RETURN_IF_ERROR(WriteText(source, replayer::WriteCxx(attempt.schedule, options)));
+  GORDIAN_RETURN_IF_ERROR(flags.Write(kSource, replayer::WriteCxx(attempt.schedule, options)));
   GORDIAN_RETURN_IF_ERROR(WriteScript(flags, options.verified, &attempt));
   return attempt;
 }
@@ -320,28 +318,26 @@ Status TryFixes(const ReplayFlags& flags, Progress* progress, Attempt* attempt) 
   const replayer::VerifyTools tools = Tools(attempt->schedule);
   const int runs = std::max(flags.verify, 1);
   for (const replayer::Fix& fix : replayer::ProposeFixes(attempt->schedule)) {
-    Attempt::Tried tried{.name = fix.name,
-                         .what = fix.what,
-                         .program = flags.output + "/fix-" + fix.name + ".cc",
-                         .runs = runs};
-    replayer::CxxOptions options{
-        .file = "fix-" + fix.name + ".cc", .fix = fix.what, .verified = ""};
-    const std::string binary = flags.output + "/fix-" + fix.name;
-    GORDIAN_RETURN_IF_ERROR(WriteText(tried.program, replayer::WriteCxx(fix.schedule, options)));
+    const std::string binary = "fix-" + fix.name, source = binary + ".cc";
+    Attempt::Tried tried{
+        .name = fix.name, .what = fix.what, .program = flags.output + "/" + source, .runs = runs};
+    replayer::CxxOptions options{.file = source, .fix = fix.what, .verified = ""};
+    GORDIAN_RETURN_IF_ERROR(flags.Write(source, replayer::WriteCxx(fix.schedule, options)));
     progress->Say("trying " + fix.name);
-    GORDIAN_RETURN_IF_ERROR(replayer::CompileReplay(tried.program, binary, tools));
-    const StatusOr<replayer::Verified> verified = replayer::VerifyReplay(
-        binary, attempt->schedule.origin.signature, runs, flags.free_running, tools, {});
+    GORDIAN_RETURN_IF_ERROR(replayer::CompileReplay(*flags.folder, source, binary, tools));
+    const StatusOr<replayer::Verified> verified =
+        replayer::VerifyReplay(flags.output + "/" + binary, attempt->schedule.origin.signature,
+                               runs, flags.free_running, tools, {});
     progress->Clear();
     GORDIAN_RETURN_IF_ERROR(verified.status());
     tried.ended = Ended(*verified);
-    unlink(binary.c_str());
+    flags.folder->RemoveFile(binary);
     if (tried.ended == runs) {
       options.verified =
           std::to_string(runs) + " of " + std::to_string(runs) + " runs under the emulator ended";
-      GORDIAN_RETURN_IF_ERROR(WriteText(tried.program, replayer::WriteCxx(fix.schedule, options)));
+      GORDIAN_RETURN_IF_ERROR(flags.Write(source, replayer::WriteCxx(fix.schedule, options)));
     } else {
-      unlink(tried.program.c_str());
+      flags.folder->RemoveFile(source);
       tried.program.clear();
     }
     attempt->fixes.push_back(std::move(tried));
@@ -443,17 +439,16 @@ StatusOr<std::optional<replayer::Verified>> WriteBenchmark(const ReplayFlags& fl
   if (const std::vector<std::string> problems = replayer::Check(schedule); !problems.empty()) {
     return Status::Internal("the schedule is inconsistent: " + problems.front());
   }
-  const std::string source = flags.output + "/" + kBenchSource;
   replayer::CxxOptions options{.file = kBenchSource, .fix = "", .verified = "", .benchmark = true};
-  GORDIAN_RETURN_IF_ERROR(WriteText(source, replayer::WriteCxx(schedule, options)));
+  GORDIAN_RETURN_IF_ERROR(flags.Write(kBenchSource, replayer::WriteCxx(schedule, options)));
   std::optional<replayer::Verified> verified;
   if (flags.verify == 0) return verified;
   StatusOr<replayer::Verified> runs =
-      CompileAndRun(flags, source, flags.output + "/" + kBenchBinary, schedule, progress);
+      CompileAndRun(flags, kBenchSource, kBenchBinary, schedule, progress);
   GORDIAN_RETURN_IF_ERROR(runs.status());
   options.verified = std::to_string(Ended(*runs)) + " of " + std::to_string(runs->runs.size()) +
                      " runs under the emulator ended, with right results";
-  GORDIAN_RETURN_IF_ERROR(WriteText(source, replayer::WriteCxx(schedule, options)));
+  GORDIAN_RETURN_IF_ERROR(flags.Write(kBenchSource, replayer::WriteCxx(schedule, options)));
   verified = std::move(*runs);
   return verified;
 }
@@ -509,12 +504,12 @@ int Replay(ReplayFlags flags) {
     return kExitUsage;
   }
   if (!extracted->refused.empty()) return Refuse(flags, extracted->refused);
-  std::error_code error;
-  std::filesystem::create_directories(flags.output, error);
-  if (error) {
-    PrintError("cannot make " + flags.output + ": " + error.message());
+  StatusOr<OwnedFolder> folder = OutputFolder(flags.output);
+  if (!folder.ok()) {
+    PrintError(folder.status().message());
     return kExitUsage;
   }
+  flags.folder = std::make_shared<const OwnedFolder>(std::move(folder).value());
   replayer::Schedule& whole = extracted->schedule;
   if (const Status folded = FoldAll(flags.folds, &whole); !folded.ok()) {
     PrintError(folded.message());

@@ -1,15 +1,13 @@
 // gordian plan: makes communication schedules that are fast and proven free of deadlock.
 #include "planner/schedule/plan.h"
 
-#include <sys/stat.h>
-
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/output.h"
+#include "cli/output_file.h"
 #include "cli/plan/plan_collectives.h"
 #include "cli/plan/plan_input.h"
 #include "cli/plan/plan_output.h"
@@ -41,11 +39,9 @@ struct PlanFlags {
 };
 
 bool WriteFile(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file) PrintError("cannot write " + path);
-  return static_cast<bool>(file);
+  const Status status = WriteOutput(path, text);
+  if (!status.ok()) PrintError(status.message());
+  return status.ok();
 }
 
 int Fail(const std::string& why) {
@@ -172,14 +168,19 @@ int InjectRankLocal(const PlanFlags& flags, const Inputs& inputs) {
   return PrintOut(text) ? (proof.accepted ? kExitOk : kExitProblem) : kExitUsage;
 }
 
-bool WritePictures(const std::string& folder, const planner::Plan& plan) {
-  mkdir(folder.c_str(), 0777);
-  return WriteFile(folder + "/plan.svg", PlanSvg(plan)) &&
-         WriteFile(folder + "/wfbp.svg", BaselineSvg(plan, planner::Wfbp(plan.buckets), "WFBP")) &&
-         WriteFile(
-             folder + "/priority.svg",
-             BaselineSvg(plan, planner::Priority(plan.buckets, plan.chunk, plan.options.startup),
-                         "priority, chunks"));
+bool WritePictures(const std::string& path, const planner::Plan& plan) {
+  const StatusOr<OwnedFolder> folder = OutputFolder(path);
+  Status status = folder.status();
+  const auto write = [&](const char* name, const std::string& picture) {
+    if (status.ok()) status = folder->ReplaceFile(name, picture, kOutputMode);
+  };
+  write("plan.svg", PlanSvg(plan));
+  write("wfbp.svg", BaselineSvg(plan, planner::Wfbp(plan.buckets), "WFBP"));
+  write("priority.svg",
+        BaselineSvg(plan, planner::Priority(plan.buckets, plan.chunk, plan.options.startup),
+                    "priority, chunks"));
+  if (!status.ok()) PrintError(status.message());
+  return status.ok();
 }
 
 int RunPlan(PlanFlags flags) {

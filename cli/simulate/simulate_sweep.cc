@@ -7,24 +7,41 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "cli/config_text.h"
 #include "cli/job/install_paths.h"
 #include "cli/output.h"
+#include "cli/output_file.h"
 #include "cli/verbs.h"
-#include "common/owned_folder.h"
 #include "simulator/sweep_svg.h"
 
 namespace gordian::cli {
 namespace {
 
-// Replaces the file atomically, so that a kill leaves the old one or the new one.
-bool WriteFile(const std::string& path, const std::string& text) {
-  const Status status = ReplaceFile(path, text);
-  if (!status.ok()) PrintError(status.message());
-  return status.ok();
-}
+// A file that a sweep writes anew after each stage: a kill leaves the old one or the new one.
+class StageFile {
+ public:
+  // Without a path it writes nothing.
+  explicit StageFile(const std::string& path) {
+    if (path.empty()) return;
+    StatusOr<OutputFile> file = OutputFile::Open(path);
+    status_ = file.status();
+    if (file.ok()) file_ = std::move(file).value();
+  }
+  explicit operator bool() const { return file_ || !status_.ok(); }
+  bool Write(const std::string& text) {
+    if (file_) status_ = file_->Write(text);
+    if (!status_.ok()) PrintError(status_.message());
+    return status_.ok();
+  }
+
+ private:
+  std::optional<OutputFile> file_;
+  Status status_;
+};
 
 }  // namespace
 
@@ -44,11 +61,11 @@ int RunSweepCommand(const std::string& name, const nlohmann::json& text,
   options.rank = own.rank;
   simulator::SweepCounts counts;
   if (wrong.empty() && files.resume) {
-    const StatusOr<nlohmann::json> checkpoint = ReadConfigFile(files.checkpoint);
-    if (!checkpoint.ok()) {
-      wrong = checkpoint.status().message();
+    const StatusOr<nlohmann::json> earlier = ReadConfigFile(files.checkpoint);
+    if (!earlier.ok()) {
+      wrong = earlier.status().message();
     } else {
-      const std::string unfit = simulator::ReadCheckpoint(*checkpoint, sweep, options, &counts);
+      const std::string unfit = simulator::ReadCheckpoint(*earlier, sweep, options, &counts);
       wrong = unfit.empty() ? "" : files.checkpoint + " " + unfit;
     }
   }
@@ -59,18 +76,20 @@ int RunSweepCommand(const std::string& name, const nlohmann::json& text,
     return kExitUsage;
   }
   bool written = true;
+  StageFile checkpoint(speaks ? files.checkpoint : ""), csv(speaks ? files.csv : ""),
+      svg(speaks ? files.svg : "");
   const auto write = [&](const simulator::SweepCounts& now) {
     if (!speaks) {
       return;
     }
-    if (!files.checkpoint.empty()) {
-      written &= WriteFile(files.checkpoint, CheckpointOf(sweep, options, now).dump() + "\n");
+    if (checkpoint) {
+      written &= checkpoint.Write(CheckpointOf(sweep, options, now).dump() + "\n");
     }
-    if (!files.csv.empty()) {
-      written &= WriteFile(files.csv, SweepToCsv(sweep, options, now));
+    if (csv) {
+      written &= csv.Write(SweepToCsv(sweep, options, now));
     }
-    if (!files.svg.empty()) {
-      written &= WriteFile(files.svg, SweepToSvg(sweep, options, now));
+    if (svg) {
+      written &= svg.Write(SweepToSvg(sweep, options, now));
     }
     if (isatty(STDERR_FILENO) == 1) {
       PrintNote("stage " + std::to_string(now.stage) + " of " +

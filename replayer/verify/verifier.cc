@@ -47,20 +47,22 @@ class TemporaryFolder {
   }
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return folder_.path(); }
+  const OwnedFolder& folder() const { return folder_; }
 
  private:
   explicit TemporaryFolder(OwnedFolder folder) : folder_(std::move(folder)) {}
   const OwnedFolder folder_;
 };
 
-// Runs a program in its own process group, with its output in a file. The destructor kills it and
-// waits for it if it still runs.
+// Runs a program in its own process group, with its output in a file of `logs`. The destructor kills
+// it and waits for it if it still runs.
 class Child {
  public:
   static StatusOr<std::unique_ptr<Child>> Start(const std::vector<std::string>& command,
-                                                const std::string& output,
-                                                const std::string& folder) {
+                                                const OwnedFolder& logs, const std::string& output,
+                                                const OwnedFolder& folder) {
+    const int log = logs.Overwrite(output);
+    if (log < 0) return Status::FromErrno(errno, "cannot write " + logs.path() + "/" + output);
     std::vector<char*> arguments;
     for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
@@ -69,10 +71,9 @@ class Child {
     posix_spawn_file_actions_init(&actions);
     posix_spawnattr_init(&attributes);
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, 1, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC,
-                                     0600);
-    posix_spawn_file_actions_adddup2(&actions, 1, 2);
-    posix_spawn_file_actions_addchdir_np(&actions, folder.c_str());
+    posix_spawn_file_actions_adddup2(&actions, log, 1);
+    posix_spawn_file_actions_adddup2(&actions, log, 2);
+    posix_spawn_file_actions_addfchdir_np(&actions, folder.fd());
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
     posix_spawnattr_setpgroup(&attributes, 0);
     pid_t pid = -1;
@@ -80,8 +81,9 @@ class Child {
         posix_spawnp(&pid, arguments[0], &actions, &attributes, arguments.data(), environ);
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);
+    close(log);
     if (error != 0) return Status::FromErrno(error, "cannot start " + command[0]);
-    return std::unique_ptr<Child>(new Child(pid, output));
+    return std::unique_ptr<Child>(new Child(pid, logs.path() + "/" + output));
   }
   ~Child() {
     if (!ended_) Kill();
@@ -158,19 +160,19 @@ std::string Absolute(const std::string& path) { return std::filesystem::absolute
 
 }  // namespace
 
-Status CompileReplay(const std::string& source, const std::string& binary,
-                     const VerifyTools& tools) {
-  const StatusOr<std::unique_ptr<TemporaryFolder>> folder = TemporaryFolder::Make();
-  GORDIAN_RETURN_IF_ERROR(folder.status());
-  std::vector<std::string> command = {tools.compiler, "-std=c++17",    "-O0",      "-Wall",
-                                      "-Wextra",      "-Werror",       "-pthread", Absolute(source),
-                                      "-o",           Absolute(binary)};
+Status CompileReplay(const OwnedFolder& folder, const std::string& source,
+                     const std::string& binary, const VerifyTools& tools) {
+  folder.RemoveFile(binary);  // a link of that name is not written through
+  const StatusOr<std::unique_ptr<TemporaryFolder>> own = TemporaryFolder::Make();
+  GORDIAN_RETURN_IF_ERROR(own.status());
+  std::vector<std::string> command = {tools.compiler, "-std=c++17", "-O0",  "-Wall", "-Wextra",
+                                      "-Werror",      "-pthread",   source, "-o",    binary};
   for (const std::string& include : tools.include_dirs)
     command.insert(command.end(), {"-isystem", include});
   command.insert(command.end(), {"-L" + tools.library_dir, "-lnccl", "-lcudart",
                                  "-Wl,-rpath-link," + tools.library_dir});
   StatusOr<std::unique_ptr<Child>> child =
-      Child::Start(command, (*folder)->path() + "/compiler", (*folder)->path());
+      Child::Start(command, (*own)->folder(), "compiler", folder);
   GORDIAN_RETURN_IF_ERROR(child.status());
   while (!(*child)->Ended()) {
     GORDIAN_RETURN_IF_ERROR(Stopped(tools));
@@ -193,7 +195,8 @@ StatusOr<Verified> VerifyReplay(const std::string& binary, const Signature& want
   int started = 0;
   while (static_cast<int>(verified.runs.size()) < count) {
     while (started < count && static_cast<int>(running.size()) < tools.at_once) {
-      const std::string name = (*folder)->path() + "/" + std::to_string(++started);
+      const std::string number = std::to_string(++started);
+      const std::string name = (*folder)->folder().path() + "/" + number;
       std::vector<std::string> command = {tools.gordian,
                                           "run",
                                           "--emulator",
@@ -207,7 +210,7 @@ StatusOr<Verified> VerifyReplay(const std::string& binary, const Signature& want
                                           Seconds(tools.patience_s)};
       if (free_running) command.push_back("--free");
       StatusOr<std::unique_ptr<Child>> child =
-          Child::Start(command, name + ".output", (*folder)->path());
+          Child::Start(command, (*folder)->folder(), number + ".output", (*folder)->folder());
       GORDIAN_RETURN_IF_ERROR(child.status());
       running.push_back({std::move(*child), name + ".session"});
     }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "common/owned_folder.h"
 #include "common/status.h"
 #include "replayer/record/schedule.h"
 
@@ -43,10 +44,10 @@ struct Verified {
   int same = 0;  // ... and had the wanted signature
 };
 
-// Compiles the program at `source` into `binary`. Errors: kInvalidArgument with the compiler's
-// output; the compiler is missing.
-Status CompileReplay(const std::string& source, const std::string& binary,
-                     const VerifyTools& tools);
+// Compiles the program `source` into `binary`: names in `folder`, in which the compiler runs. Errors:
+// kInvalidArgument with the compiler's output; the compiler is missing.
+Status CompileReplay(const OwnedFolder& folder, const std::string& source,
+                     const std::string& binary, const VerifyTools& tools);
 
 // Runs it `count` times, calling `progress` (may be empty) after each. Errors: no folder, no
 // process.

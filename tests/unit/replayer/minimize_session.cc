@@ -43,13 +43,17 @@ int main(int argc, char** argv) {
   if (!report.refused.empty()) return 1;
   std::ofstream(argv[2]) << gordian::replayer::WriteCxx(report.schedule, {});
   if (argc < 5) return 0;
-  const std::string build = argv[3], binary = std::string(argv[2]) + ".bin";
+  const std::string build = argv[3], source = argv[2], binary = source + ".bin";
+  const size_t slash = source.rfind('/') + 1;  // 0 without one
+  const auto folder = gordian::OwnedFolder::Adopt(slash == 0 ? "." : source.substr(0, slash));
+  if (!folder.ok()) return 2;
   gordian::replayer::VerifyTools tools;
   tools.include_dirs = {GORDIAN_CUDA_INCLUDE, GORDIAN_NCCL_INCLUDE};
   tools.library_dir = build + "/lib/emulator";
   tools.gordian = build + "/bin/gordian";
   if (recorded.edges.empty()) tools.patience_s = 4;
-  if (const gordian::Status compiled = gordian::replayer::CompileReplay(argv[2], binary, tools);
+  if (const gordian::Status compiled = gordian::replayer::CompileReplay(
+          *folder, source.substr(slash), binary.substr(slash), tools);
       !compiled.ok()) {
     std::printf("compiler: %s\n", std::string(compiled.message()).c_str());
     return 1;

@@ -94,14 +94,36 @@ TEST_F(VerifierTest, WhoTakesTooLongIsKilledWithAllThatItStarted) {
 }
 
 TEST_F(VerifierTest, WhatDoesNotCompileIsAnErrorInTheCompilersWords) {
-  const std::string source = folder_ + "/bad.cc";
-  std::ofstream(source) << "int main() { return nothing_of_the_kind; }\n";
+  std::ofstream(folder_ + "/bad.cc") << "int main() { return nothing_of_the_kind; }\n";
   tools_.library_dir = folder_;
-  const Status status = CompileReplay(source, folder_ + "/bad", tools_);
+  const OwnedFolder folder = OwnedFolder::Open(folder_).value();
+  const Status status = CompileReplay(folder, "bad.cc", "bad", tools_);
   ASSERT_FALSE(status.ok());
   EXPECT_NE(status.message().find("nothing_of_the_kind"), std::string::npos) << status.message();
   tools_.compiler = folder_ + "/no-compiler";
-  EXPECT_FALSE(CompileReplay(source, folder_ + "/bad", tools_).ok());
+  EXPECT_FALSE(CompileReplay(folder, "bad.cc", "bad", tools_).ok());
+}
+
+// The compiler writes into the folder that was opened, whatever its path leads to by then.
+TEST_F(VerifierTest, ALinkInPlaceOfTheFolderLeadsNoCompilerAstray) {
+  const std::string ours = folder_ + "/ours", victim = folder_ + "/victim";
+  std::filesystem::create_directory(ours);
+  std::filesystem::create_directory(victim);
+  std::ofstream(ours + "/fine.cc") << "int main() {}\n";
+  std::ofstream(victim + "/fine.cc") << "precious";
+  std::ofstream(victim + "/fine") << "precious";
+  const OwnedFolder folder = OwnedFolder::Open(ours).value();
+  std::filesystem::rename(ours, folder_ + "/aside");
+  std::filesystem::create_directory_symlink(victim, ours);
+  // A compiler without NCCL and the CUDA runtime, which the emulator has.
+  tools_.compiler = folder_ + "/compiler";
+  std::ofstream(tools_.compiler) << "#!/bin/sh\nexec g++ fine.cc -o fine\n";
+  chmod(tools_.compiler.c_str(), 0700);
+  EXPECT_TRUE(CompileReplay(folder, "fine.cc", "fine", tools_).ok());
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/aside/fine"));
+  std::string text;
+  std::ifstream(victim + "/fine") >> text;
+  EXPECT_EQ(text, "precious");
 }
 
 TEST_F(VerifierTest, WithoutGordianItIsAnError) {
