@@ -79,7 +79,15 @@ Status Collector::Impl::Start() {
   StatusOr<OwnedFolder> rings = OwnedFolder::Open(options_.ring_dir);
   GORDIAN_RETURN_IF_ERROR(rings.status());
   rings_ = std::move(rings).value();
-  keeper_ = std::make_unique<RingKeeper>(&*rings_, options_.session_dir);
+  std::shared_ptr<const OwnedFolder> session = options_.session_folder;
+  if (session == nullptr && !options_.session_dir.empty()) {
+    if (StatusOr<OwnedFolder> held = OwnedFolder::Adopt(options_.session_dir); held.ok()) {
+      session = std::make_shared<const OwnedFolder>(std::move(held).value());
+    } else {
+      spdlog::warn("ring files will not be kept: {}", held.status().message());
+    }
+  }
+  keeper_ = std::make_unique<RingKeeper>(&*rings_, session.get());
 
   v1::Hello hello;
   hello.set_protocol(kIngestProtocol);
@@ -88,11 +96,11 @@ Status Collector::Impl::Start() {
   const ClockPair now = ReadClockPair();
   hello.set_now_mono_ns(now.mono_ns);
   hello.set_now_real_ns(now.real_ns);
-  std::string session = options_.session;
-  if (session.empty()) {
-    session = options_.session_dir.substr(options_.session_dir.rfind('/') + 1);
+  std::string name = options_.session;
+  if (name.empty()) {
+    name = options_.session_dir.substr(options_.session_dir.rfind('/') + 1);
   }
-  hello.set_session(CleanUtf8(std::move(session)));
+  hello.set_session(CleanUtf8(std::move(name)));
   hello.set_command_line(CleanUtf8(options_.command_line));
   for (const std::string& variable : options_.environment) {
     hello.add_environment(CleanUtf8(variable));

@@ -26,6 +26,7 @@
 #include <string>
 #include <vector>
 
+#include "common/owned_folder.h"
 #include "common/status.h"
 #include "gordian/v1/event.pb.h"
 #include "gordian/v1/ingest.pb.h"
@@ -62,6 +63,8 @@ class Collector {
     // them there when their process has ended. Empty or not writable: it removes ring files without
     // a copy.
     std::string session_dir;
+    // That very folder, whatever its path leads to later; null: Start opens it.
+    std::shared_ptr<const OwnedFolder> session_folder;
     // Describes this node in Hello, to the analyzer and the trace.
     std::string session;       // name; empty: the last part of session_dir
     std::string host;          // empty: gethostname()

@@ -15,10 +15,10 @@ namespace gordian {
 // Makes spdlog's default logger silent. Call first in main and in tests.
 void SilenceLog();
 
-// Makes the default logger append to `path` from `level` on (GORDIAN_LOG's names) and flush
-// warnings at once. Errors: the file cannot be opened, or there is no such level; the log then
-// stays silent.
-Status OpenLog(const std::string& path, std::string_view level);
+// Makes the default logger write to the open file `fd`, which it takes over and closes, from `level`
+// on (GORDIAN_LOG's names), and flush warnings at once. Errors: `fd` is below 0 (errno says why), or
+// there is no such level; the log then stays silent.
+Status OpenLog(int fd, std::string_view level);
 
 // Flushes and closes the file, and silences the log.
 void CloseLog();

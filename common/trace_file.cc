@@ -62,19 +62,11 @@ StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Begin(int fd, const std::str
   return writer;
 }
 
-StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Continue(const std::string& path,
-                                                             uint64_t offset) {
-  return GoOn(open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC), path, offset);
-}
-
 StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Continue(const OwnedFolder& folder,
                                                              const std::string& name,
                                                              uint64_t offset) {
-  return GoOn(folder.OpenFile(name, O_WRONLY), folder.path() + "/" + name, offset);
-}
-
-StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::GoOn(int fd, const std::string& path,
-                                                         uint64_t offset) {
+  const std::string path = folder.path() + "/" + name;
+  const int fd = folder.OpenFile(name, O_WRONLY);
   if (fd < 0) {
     return Status::FromErrno(errno, "cannot continue the trace " + path);
   }
@@ -162,7 +154,15 @@ TraceReader::~TraceReader() { close(fd_); }
 
 StatusOr<std::unique_ptr<TraceReader>> TraceReader::Open(const std::string& path) {
   // O_NONBLOCK: a pipe of that name would be waited for.
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  return Begin(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK), path);
+}
+
+StatusOr<std::unique_ptr<TraceReader>> TraceReader::Open(const OwnedFolder& folder,
+                                                         const std::string& name) {
+  return Begin(folder.OpenFile(name, O_RDONLY | O_NONBLOCK), folder.path() + "/" + name);
+}
+
+StatusOr<std::unique_ptr<TraceReader>> TraceReader::Begin(int fd, const std::string& path) {
   if (fd < 0) {
     return Status::FromErrno(errno, "cannot open the trace " + path);
   }

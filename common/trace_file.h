@@ -29,6 +29,7 @@ class TraceWriter {
   static StatusOr<std::unique_ptr<TraceWriter>> Create(const OwnedFolder& folder,
                                                        const std::string& name,
                                                        v1::TraceHeader header);
+  // By a path, for tools that make the file where they stand.
   static StatusOr<std::unique_ptr<TraceWriter>> Create(const std::string& path,
                                                        v1::TraceHeader header);
   // Continues a trace that TraceReader has read up to `offset` (TraceReader::resume_offset), and
@@ -36,7 +37,6 @@ class TraceWriter {
   // shorter than `offset`.
   static StatusOr<std::unique_ptr<TraceWriter>> Continue(const OwnedFolder& folder,
                                                          const std::string& name, uint64_t offset);
-  static StatusOr<std::unique_ptr<TraceWriter>> Continue(const std::string& path, uint64_t offset);
   ~TraceWriter();  // closes the file; without Close() the trace stays "incomplete"
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
@@ -65,8 +65,6 @@ class TraceWriter {
   TraceWriter(int fd, std::string path);
   static StatusOr<std::unique_ptr<TraceWriter>> Begin(int fd, const std::string& path,
                                                       v1::TraceHeader header);
-  static StatusOr<std::unique_ptr<TraceWriter>> GoOn(int fd, const std::string& path,
-                                                     uint64_t offset);
   Status Appended(uint64_t number);
   Status WriteChunk();
 
@@ -85,6 +83,8 @@ class TraceReader {
   // Reads magic and header. Errors: no such file; not a trace; a newer format, or newer records; no
   // whole header.
   static StatusOr<std::unique_ptr<TraceReader>> Open(const std::string& path);
+  static StatusOr<std::unique_ptr<TraceReader>> Open(const OwnedFolder& folder,
+                                                     const std::string& name);
   ~TraceReader();
   TraceReader(const TraceReader&) = delete;
   TraceReader& operator=(const TraceReader&) = delete;
@@ -114,6 +114,7 @@ class TraceReader {
 
  private:
   TraceReader(int fd, std::string path);
+  static StatusOr<std::unique_ptr<TraceReader>> Begin(int fd, const std::string& path);
   FrameGot ReadChunk(v1::TraceChunk* chunk, std::string* why);
 
   int fd_;

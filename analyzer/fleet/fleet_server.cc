@@ -70,6 +70,10 @@ class FleetServer::Impl final {
       return Status::Unavailable("cannot make the folder " + options_.sessions_dir + ": " +
                                  error.message());
     }
+    // From here on by its descriptor, whatever its path leads to.
+    StatusOr<OwnedFolder> held = OwnedFolder::Adopt(options_.sessions_dir);
+    GORDIAN_RETURN_IF_ERROR(held.status());
+    sessions_ = std::move(held).value();
     GORDIAN_RETURN_IF_ERROR(LockFolder());
     guard_ = std::make_unique<StreamGuard>(options_.streams);
     FindOldJobs();
@@ -173,16 +177,29 @@ class FleetServer::Impl final {
   // The kernel releases the lock when the process ends, however it ends.
   Status LockFolder() {
     const std::string path = options_.sessions_dir + "/.lock";
-    folder_lock_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kFileMode);
+    folder_lock_ = sessions_->OpenFile(".lock", O_RDWR | O_CREAT | O_NONBLOCK, kFileMode);
     if (folder_lock_ < 0) return Status::FromErrno(errno, "cannot write " + path);
     if (flock(folder_lock_, LOCK_EX | LOCK_NB) == 0) return Status::Ok();
     return Status::AlreadyExists("another gordian serve uses the folder " + options_.sessions_dir +
                                  "; name another one");
   }
 
-  LiveJobOptions OptionsOf(const JobEntry& entry) {
+  // Brings the job into memory, from its trace if it has one.
+  StatusOr<std::unique_ptr<LiveJob>> OpenJob(const JobEntry& entry, bool resume_only) {
+    StatusOr<OwnedFolder> held =
+        sessions_->OpenFolder(entry.folder.substr(entry.folder.rfind('/') + 1));
+    GORDIAN_RETURN_IF_ERROR(held.status());
+    const bool traced = faccessat(held->fd(), kTraceFile, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    if (!traced && resume_only) return std::unique_ptr<LiveJob>();
+    LiveJobOptions options =
+        OptionsOf(entry, std::make_shared<const OwnedFolder>(std::move(held).value()));
+    return traced ? LiveJob::Resume(std::move(options)) : LiveJob::Create(std::move(options));
+  }
+
+  LiveJobOptions OptionsOf(const JobEntry& entry, std::shared_ptr<const OwnedFolder> held) {
     return {.name = entry.name,
             .folder = entry.folder,
+            .held = std::move(held),
             .model = options_.model,
             .pace = options_.pace,
             .gordian_version = options_.gordian_version,
@@ -201,7 +218,6 @@ class FleetServer::Impl final {
   }
 
   void FindOldJobs() {
-    std::error_code error;
     std::vector<std::string> folders;
     if (const Status status = ListFolders(options_.sessions_dir, &folders); !status.ok()) {
       Warn(status.message() + ": gordian serve does not continue the jobs in it");
@@ -214,8 +230,8 @@ class FleetServer::Impl final {
       entry->folder = folder;
       entry->closed = manifest->closed;
       entry->incarnations = std::move(manifest->incarnations);
-      if (!entry->closed && fs::exists(folder + "/" + kTraceFile, error)) {
-        StatusOr<std::unique_ptr<LiveJob>> live = LiveJob::Resume(OptionsOf(*entry));
+      if (!entry->closed) {
+        StatusOr<std::unique_ptr<LiveJob>> live = OpenJob(*entry, /*resume_only=*/true);
         if (live.ok()) {
           entry->live = std::move(live).value();
         } else {
@@ -301,10 +317,7 @@ class FleetServer::Impl final {
     }
     const std::lock_guard opening(entry->opening);
     if (entry->live != nullptr) return entry;
-    std::error_code error;
-    StatusOr<std::unique_ptr<LiveJob>> live = fs::exists(entry->folder + "/" + kTraceFile, error)
-                                                  ? LiveJob::Resume(OptionsOf(*entry))
-                                                  : LiveJob::Create(OptionsOf(*entry));
+    StatusOr<std::unique_ptr<LiveJob>> live = OpenJob(*entry, /*resume_only=*/false);
     const std::lock_guard lock(mutex_);
     if (!live.ok()) {
       *why = "the analyzer cannot open this job's session: " + live.status().message();
@@ -334,14 +347,14 @@ class FleetServer::Impl final {
       }
       entries_.erase(oldest);  // its folder stays
     }
-    StatusOr<std::string> folder = MakeJobFolder(options_.sessions_dir, job);
-    if (!folder.ok()) {
-      *why = "the analyzer cannot make this job's folder: " + folder.status().message();
+    StatusOr<std::string> name = MakeJobFolder(*sessions_, job);
+    if (!name.ok()) {
+      *why = "the analyzer cannot make this job's folder: " + name.status().message();
       return nullptr;
     }
     auto entry = std::make_unique<JobEntry>();
     entry->name = job;
-    entry->folder = std::move(folder).value();
+    entry->folder = options_.sessions_dir + "/" + *name;
     entries_.push_back(std::move(entry));
     return entries_.back().get();
   }
@@ -412,6 +425,7 @@ class FleetServer::Impl final {
   }
 
   FleetOptions options_;
+  std::optional<OwnedFolder> sessions_;
   int folder_lock_ = -1;
   mutable std::mutex mutex_;
   std::condition_variable wake_;

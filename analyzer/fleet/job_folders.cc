@@ -56,23 +56,21 @@ Status ListFolders(const std::string& dir, std::vector<std::string>* folders) {
   return Status::FromErrno(error.value(), "cannot read the folder " + dir);
 }
 
-StatusOr<std::string> MakeJobFolder(const std::string& dir, const std::string& job) {
-  const std::string base = dir + "/" + FolderName(job);
-  if (mkdir(base.c_str(), kFolderMode) == 0) return base;
+StatusOr<std::string> MakeJobFolder(const OwnedFolder& dir, const std::string& job) {
+  const std::string base = FolderName(job);
+  if (mkdirat(dir.fd(), base.c_str(), kFolderMode) == 0) return base;
   uint32_t number = 1;
   if (errno == EEXIST) {
-    std::vector<std::string> folders;
-    // If the listing fails, the folders still exist: mkdir below finds them one by one.
-    (void)ListFolders(dir, &folders);
-    for (const std::string& folder : folders)
-      number = std::max(number, NumberOf(folder, base + "."));
+    // If the listing fails, the folders still exist: mkdirat below finds them one by one.
+    for (const std::string& name : dir.Names())
+      number = std::max(number, NumberOf(name, base + "."));
     errno = EEXIST;
   }
   while (errno == EEXIST && ++number <= kLastNumber) {
-    std::string folder = base + "." + std::to_string(number);
-    if (mkdir(folder.c_str(), kFolderMode) == 0) return folder;
+    std::string name = base + "." + std::to_string(number);
+    if (mkdirat(dir.fd(), name.c_str(), kFolderMode) == 0) return name;
   }
-  return Status::FromErrno(errno, "cannot make " + base);
+  return Status::FromErrno(errno, "cannot make " + dir.path() + "/" + base);
 }
 
 }  // namespace gordian::analyzer

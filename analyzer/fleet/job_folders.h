@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/owned_folder.h"
 #include "common/status.h"
 
 namespace gordian::analyzer {
@@ -16,8 +17,9 @@ std::string FolderName(const std::string& job);
 // far are in *folders.
 Status ListFolders(const std::string& dir, std::vector<std::string>* folders);
 
-// Makes a new folder for a job: NAME, or NAME.N with N above all existing ones. Error: mkdir fails.
-StatusOr<std::string> MakeJobFolder(const std::string& dir, const std::string& job);
+// Makes a new folder in `dir` for a job, and returns its name: NAME, or NAME.N with N above all
+// existing ones. Error: mkdirat fails.
+StatusOr<std::string> MakeJobFolder(const OwnedFolder& dir, const std::string& job);
 
 }  // namespace gordian::analyzer
 

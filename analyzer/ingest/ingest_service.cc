@@ -61,21 +61,19 @@ class AnalysisService final : public v1::Analysis::Service {
 };
 
 // Tried beforehand: gRPC would take one address that fails for a failure of all.
-bool CanListenOn(const std::string& path) {
-  if (path.empty()) return false;
+bool CanListenOn(const OwnedFolder& folder, const std::string& name, const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
-    spdlog::info("no socket for gordian status: {} is longer than a socket's name may be", path);
-    return false;
-  }
+  if (path.size() >= sizeof address.sun_path) return false;
   memcpy(address.sun_path, path.c_str(), path.size());
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const bool bound =
       fd >= 0 && bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-  if (!bound) spdlog::info("no socket for gordian status: {}: {}", path, strerror(errno));
+  if (!bound) {
+    spdlog::info("no socket for gordian status: {}/{}: {}", folder.path(), name, strerror(errno));
+  }
   if (fd >= 0) close(fd);
-  if (bound) unlink(path.c_str());
+  if (bound) folder.RemoveFile(name);
   return bound;
 }
 
@@ -89,6 +87,7 @@ class EmbeddedServer::Impl {
     options.analysis.on_stacks_wanted = [this](const v1::StacksRequest& request) {
       job_->AskForStacks(request);
     };
+    const std::shared_ptr<const OwnedFolder> folder = options.analysis.folder;
     analysis_ = std::make_unique<Analysis>(std::move(options.analysis));
     rounds_ = std::make_unique<RoundDriver>(analysis_.get(), options.pace);
     job_ = std::make_unique<JobIngest>(analysis_.get(), JobIngest::Options{});
@@ -104,9 +103,15 @@ class EmbeddedServer::Impl {
     if (!options.listen.empty()) {
       builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(), &port);
     }
-    if (CanListenOn(options.socket_path)) {
-      socket_path_ = options.socket_path;
-      builder.AddListeningPort("unix:" + socket_path_, grpc::InsecureServerCredentials());
+    // The folder by its descriptor: what its path leads to later gets no socket and loses none.
+    folder_ = folder;
+    const std::string path =
+        folder == nullptr ? ""
+                          : "/proc/self/fd/" + std::to_string(folder->fd()) + "/" + options.socket;
+    if (folder != nullptr && !options.socket.empty() &&
+        CanListenOn(*folder, options.socket, path)) {
+      socket_ = options.socket;
+      builder.AddListeningPort("unix:" + path, grpc::InsecureServerCredentials());
     }
     builder.RegisterService(ingest_.get());
     builder.RegisterService(service_.get());
@@ -153,7 +158,7 @@ class EmbeddedServer::Impl {
     rounds_->Stop();
     server->Wait();
     server.reset();
-    if (!socket_path_.empty()) unlink(socket_path_.c_str());
+    if (!socket_.empty()) folder_->RemoveFile(socket_);
     analysis_->Finish();
   }
 
@@ -167,7 +172,8 @@ class EmbeddedServer::Impl {
   std::unique_ptr<AnalysisService> service_;
   std::unique_ptr<grpc::Server> server_;
   int port_ = 0;
-  std::string socket_path_;
+  std::shared_ptr<const OwnedFolder> folder_;
+  std::string socket_;  // in folder_
 };
 
 EmbeddedServer::EmbeddedServer() : impl_(std::make_unique<Impl>()) {}

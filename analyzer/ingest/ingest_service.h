@@ -28,9 +28,9 @@ struct ServerOptions {
   RoundPace pace;
   StreamLimits streams;
   std::string listen;  // HOST:PORT, port 0: any; empty: in-process only
-  // Also listen on a unix socket here, for this user alone, until Stop; empty: none. One that
-  // cannot be made is named in the log and done without.
-  std::string socket_path;
+  // Also listen on a unix socket of this name in analysis.folder, for this user alone, until Stop;
+  // empty: none. One that cannot be made is named in the log and done without.
+  std::string socket;
 };
 
 // An analyzer in this process. All methods may be called from any thread; Start once.

@@ -46,6 +46,7 @@ StatusOr<JobManifest> ReadJobManifest(const std::string& folder) {
 LiveJob::LiveJob(LiveJobOptions options) : options_(std::move(options)) {
   AnalysisOptions analysis;
   analysis.session_dir = options_.folder;
+  analysis.folder = options_.held;
   analysis.model = options_.model;
   analysis.on_durable = [this] { ingest_->OnDurable(); };
   analysis.on_stacks_wanted = [this](const v1::StacksRequest& request) {
@@ -72,7 +73,7 @@ StatusOr<std::unique_ptr<LiveJob>> LiveJob::Create(LiveJobOptions options) {
   std::unique_ptr<LiveJob> job(new LiveJob(std::move(options)));
   // Before anything is promised to a node: can this folder be written?
   GORDIAN_RETURN_IF_ERROR(
-      ReplaceFile(job->options_.folder + "/" + kManifestFile, job->Manifest(false).dump(2) + "\n"));
+      job->options_.held->ReplaceFile(kManifestFile, job->Manifest(false).dump(2) + "\n"));
   job->rounds_ = std::make_unique<RoundDriver>(job->analysis_.get(), job->options_.pace);
   job->ingest_->Start(job->rounds_.get());
   return job;
@@ -158,8 +159,7 @@ void LiveJob::WriteManifest() {
   const uint64_t changes = ingest_->changes();
   if (changes == manifest_changes_) return;
   manifest_changes_ = changes;
-  const Status status =
-      ReplaceFile(options_.folder + "/" + kManifestFile, Manifest(false).dump(2) + "\n");
+  const Status status = options_.held->ReplaceFile(kManifestFile, Manifest(false).dump(2) + "\n");
   if (!status.ok()) spdlog::warn("job {}: {}", options_.name, status.message());
 }
 
@@ -168,7 +168,7 @@ void LiveJob::Close(bool for_good) {
   if (std::exchange(closed_, true)) return;
   analysis_->Finish();
   const Status status =
-      ReplaceFile(options_.folder + "/" + kManifestFile, Manifest(for_good).dump(2) + "\n");
+      options_.held->ReplaceFile(kManifestFile, Manifest(for_good).dump(2) + "\n");
   if (!status.ok()) spdlog::warn("job {}: {}", options_.name, status.message());
 }
 

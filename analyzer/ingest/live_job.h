@@ -17,6 +17,7 @@
 #include "analyzer/ingest/round_driver.h"
 #include "analyzer/ingest/round_pace.h"
 #include "analyzer/session/analysis.h"
+#include "common/owned_folder.h"
 #include "common/status.h"
 
 namespace gordian::analyzer {
@@ -25,8 +26,9 @@ inline constexpr char kJobSchema[] = "gordian.job.v1";
 inline constexpr char kManifestFile[] = "manifest.json";
 
 struct LiveJobOptions {
-  std::string name;    // as nodes say it
-  std::string folder;  // exists
+  std::string name;                         // as nodes say it
+  std::string folder;                       // exists
+  std::shared_ptr<const OwnedFolder> held;  // that very folder
   model::ModelOptions model;
   RoundPace pace;
   std::string gordian_version;

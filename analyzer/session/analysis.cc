@@ -68,7 +68,7 @@ class Analysis::Impl {
         model_(options_.model),
         events_(&model_),
         resolver_(call_sites_.Resolver()) {
-    (void)Folder();
+    OpenFolder();
     events_.Tell([](const model::ProcessInfo&) {},
                  [this](const model::CallRecord& record) { TakeRecord(record); });
     events_.TellSites([this](uint32_t process, uint64_t site, const std::string& text) {
@@ -128,8 +128,11 @@ class Analysis::Impl {
   Status Resume(const std::function<void(const v1::Event&)>& seen) {
     std::lock_guard feed(feed_mutex_);
     std::lock_guard lock(mutex_);
-    const std::string path = PathOf(kTraceFile);
-    StatusOr<std::unique_ptr<TraceReader>> reader = TraceReader::Open(path);
+    if (folder_ == nullptr) {
+      finished_ = true;
+      return WhyNoFile(kTraceFile);
+    }
+    StatusOr<std::unique_ptr<TraceReader>> reader = TraceReader::Open(*folder_, kTraceFile);
     if (!reader.ok()) {
       finished_ = true;  // from here on the session must not change
       return reader.status();
@@ -143,16 +146,12 @@ class Analysis::Impl {
       }
     }
     if ((*reader)->ending() == TraceReader::Ending::kDamaged) {
-      if (const OwnedFolder* const folder = Folder()) {
-        (void)folder->CopyFile(kTraceFile, std::string(kTraceFile) + ".damaged");
-      }
+      (void)folder_->CopyFile(kTraceFile, std::string(kTraceFile) + ".damaged");
       AddNoteLocked("events after the end of an earlier part of the trace, which is " +
                     (*reader)->Describe());
     }
-    const OwnedFolder* const folder = Folder();
     StatusOr<std::unique_ptr<TraceWriter>> writer =
-        folder != nullptr ? TraceWriter::Continue(*folder, kTraceFile, (*reader)->resume_offset())
-                          : TraceWriter::Continue(path, (*reader)->resume_offset());
+        TraceWriter::Continue(*folder_, kTraceFile, (*reader)->resume_offset());
     if (!writer.ok()) {
       finished_ = true;
       return writer.status();
@@ -361,10 +360,9 @@ class Analysis::Impl {
     host_ = header.host();
     last_flush_ns_ = MonoNs();
     if (!WantsTrace()) return;
-    const OwnedFolder* const folder = Folder();
+    if (folder_ == nullptr) return Degrade(WhyNoFile(kTraceFile));
     StatusOr<std::unique_ptr<TraceWriter>> writer =
-        folder != nullptr ? TraceWriter::Create(*folder, kTraceFile, header)
-                          : TraceWriter::Create(PathOf(kTraceFile), header);  // says why not
+        TraceWriter::Create(*folder_, kTraceFile, header);
     if (writer.ok()) {
       trace_ = std::move(writer).value();
     } else {
@@ -419,15 +417,16 @@ class Analysis::Impl {
     return verdict;
   }
 
-  // The session's folder as it was when the analysis began, whatever its path leads to by now. Null
-  // if it cannot be opened.
-  const OwnedFolder* Folder() {
-    if (!folder_ && !options_.session_dir.empty()) {
-      if (StatusOr<OwnedFolder> opened = OwnedFolder::Adopt(options_.session_dir); opened.ok()) {
-        folder_ = std::move(opened).value();
-      }
-    }
-    return folder_ ? &*folder_ : nullptr;
+  // Holds the session's folder as it is when the analysis begins, whatever its path leads to later.
+  void OpenFolder() {
+    folder_ = options_.folder;
+    if (folder_ != nullptr || options_.session_dir.empty()) return;
+    StatusOr<OwnedFolder> opened = OwnedFolder::Adopt(options_.session_dir);
+    no_folder_ = opened.status();
+    if (opened.ok()) folder_ = std::make_shared<const OwnedFolder>(std::move(opened).value());
+  }
+  Status WhyNoFile(const char* name) const {
+    return Status(no_folder_.code(), "cannot write " + PathOf(name) + ": " + no_folder_.message());
   }
 
   std::string PathOf(const char* name) const { return options_.session_dir + "/" + name; }
@@ -494,9 +493,8 @@ class Analysis::Impl {
   }
 
   void WriteFile(const char* name, const std::string& contents) {
-    const OwnedFolder* const folder = Folder();
-    const Status status = folder != nullptr ? folder->ReplaceFile(name, contents)
-                                            : ReplaceFile(PathOf(name), contents);  // says why not
+    const Status status =
+        folder_ != nullptr ? folder_->ReplaceFile(name, contents) : WhyNoFile(name);
     if (!status.ok()) Degrade(status);
   }
 
@@ -526,7 +524,8 @@ class Analysis::Impl {
   CallSites call_sites_;
   std::array<std::pair<uint32_t, uint64_t>, 1024> lately_noted_ = {};
   const SiteResolver resolver_;
-  std::optional<OwnedFolder> folder_;
+  std::shared_ptr<const OwnedFolder> folder_;
+  Status no_folder_;  // why there is none
   std::unique_ptr<TraceWriter> trace_;
   uint64_t last_flush_ns_ = 0;
   bool begun_ = false;

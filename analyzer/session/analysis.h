@@ -20,6 +20,7 @@
 
 #include "analyzer/model/verdict/job_model.h"
 #include "analyzer/stacks/call_sites.h"
+#include "common/owned_folder.h"
 #include "common/status.h"
 #include "gordian/v1/event.pb.h"
 #include "gordian/v1/ingest.pb.h"
@@ -53,6 +54,8 @@ class TraceObserver {
 
 struct AnalysisOptions {
   std::string session_dir;  // must exist; empty: no files are written
+  // That very folder, whatever its path leads to later; null: it is opened when the analysis begins.
+  std::shared_ptr<const OwnedFolder> folder;
   bool write_trace = true;  // trace.gtrace in the session
   // Of AnalyzeTrace only: the job still runs, so a trace without an end is no fault.
   bool still_written = false;

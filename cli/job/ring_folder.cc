@@ -86,7 +86,8 @@ size_t SweepAbandonedFolders(const std::string& base) {
     }
     std::string session;
     if (!ReadNote(*folder, &session) || flock(folder->fd(), LOCK_EX | LOCK_NB) != 0) continue;
-    if (OwnedFolder::Open(session + "/rings").ok()) SweepRings(*folder, session);
+    const StatusOr<OwnedFolder> kept = OwnedFolder::Adopt(session);
+    if (kept.ok() && kept->OpenFolder("rings").ok()) SweepRings(*folder, &*kept);
     if (folder->RemoveTree().ok()) ++removed;
   }
   return removed;
@@ -116,7 +117,7 @@ std::vector<ProcessKey> LivingRingProcesses(const std::string& folder) {
   return living;
 }
 
-size_t SweepRings(const OwnedFolder& folder, const std::string& session_dir) {
+size_t SweepRings(const OwnedFolder& folder, const OwnedFolder* session) {
   std::optional<collector::RingKeeper> keeper;
   size_t living = 0;
   for (const RingFileEntry& ring : Rings(folder.Names())) {
@@ -125,7 +126,7 @@ size_t SweepRings(const OwnedFolder& folder, const std::string& session_dir) {
       continue;
     }
     if (!keeper) {
-      keeper.emplace(&folder, session_dir);
+      keeper.emplace(&folder, session);
     }
     if (const Status status = keeper->Keep(ring.name); !status.ok()) {
       spdlog::warn("{}", status.message());

@@ -39,9 +39,9 @@ bool ParseRingFileName(std::string_view name, ProcessKey* process);
 std::vector<RingFileEntry> ListRings(const std::string& folder);
 std::vector<ProcessKey> LivingRingProcesses(const std::string& folder);
 
-// Keeps a copy in <session_dir>/rings (empty: no copies) of the rings whose process has gone, and
+// Keeps a copy in <session>/rings (null: no copies) of the rings whose process has gone, and
 // removes them. Returns how many rings of living processes are left.
-size_t SweepRings(const OwnedFolder& folder, const std::string& session_dir);
+size_t SweepRings(const OwnedFolder& folder, const OwnedFolder* session);
 
 // The header of a kept ring. Another process wrote these bytes: only show them to people.
 struct SavedRing {

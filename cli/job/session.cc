@@ -32,28 +32,31 @@ std::string UtcStamp() {
 
 enum class Claim { kOurs, kTaken, kUnusable };
 
-// The process that creates manifest.json owns the session; of two at once, one fails.
-Claim ClaimFolder(const std::string& dir, std::string* why) {
+// The process that creates manifest.json owns the session; of two at once, one fails. A folder that
+// the user named may be a link; one that gordian named is its own.
+Claim ClaimFolder(const std::string& dir, bool named, std::shared_ptr<const OwnedFolder>* claimed,
+                  std::string* why) {
   std::error_code error;
   const fs::path above = fs::path(dir).parent_path();
   if (!above.empty()) fs::create_directories(above, error);
   if (!error && mkdir(dir.c_str(), kFolderMode) != 0 && errno != EEXIST) {
     error = std::error_code(errno, std::generic_category());
   }
-  if (!error && !fs::is_directory(dir, error) && !error) {
-    error = std::make_error_code(std::errc::not_a_directory);
-  }
   if (error) {
     *why = error.message();
     return Claim::kUnusable;
   }
+  StatusOr<OwnedFolder> folder = named ? OwnedFolder::Adopt(dir) : OwnedFolder::Open(dir);
+  if (!folder.ok()) {
+    *why = folder.status().message();
+    return Claim::kUnusable;
+  }
   for (const char* name : {"trace.gtrace", "verdict.json"}) {
-    if (fs::exists(dir + "/" + name, error)) {
+    if (faccessat(folder->fd(), name, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
       return Claim::kTaken;
     }
   }
-  const std::string manifest = dir + "/manifest.json";
-  const int fd = open(manifest.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode);
+  const int fd = folder->OpenFile("manifest.json", O_WRONLY | O_CREAT | O_EXCL, kFileMode);
   if (fd < 0) {
     if (errno == EEXIST) {
       return Claim::kTaken;
@@ -62,17 +65,14 @@ Claim ClaimFolder(const std::string& dir, std::string* why) {
     return Claim::kUnusable;
   }
   close(fd);
+  *claimed = std::make_shared<const OwnedFolder>(std::move(folder).value());
   return Claim::kOurs;
 }
 
+// Not where a file or folder of the user's has that name.
 void PointLatestAt(const std::string& dir) {
-  struct stat info {};
-  if (lstat("latest", &info) == 0 && !S_ISLNK(info.st_mode)) {
-    return;  // a file of the user's
-  }
-  const std::string fresh = ".latest." + std::to_string(getpid());
-  if (symlink(dir.c_str(), fresh.c_str()) == 0 && rename(fresh.c_str(), "latest") != 0) {
-    unlink(fresh.c_str());
+  if (const StatusOr<OwnedFolder> here = OwnedFolder::Open("."); here.ok()) {
+    (void)here->PointLink("latest", dir);
   }
 }
 
@@ -100,15 +100,12 @@ Session Session::Open(const std::string& wanted, const std::string& program) {
   std::string why = "it holds too many sessions already";
   for (int number = 1; number < kMostSessions; ++number) {
     const std::string dir = number == 1 ? base : base + "." + std::to_string(number);
-    const Claim claim = ClaimFolder(dir, &why);
+    const Claim claim = ClaimFolder(dir, /*named=*/!by_default, &session.folder_, &why);
     if (claim == Claim::kTaken) {
       continue;
     }
     if (claim == Claim::kOurs) {
       session.dir_ = dir;
-      if (StatusOr<OwnedFolder> opened = OwnedFolder::Adopt(dir); opened.ok()) {
-        session.folder_ = std::move(opened).value();
-      }
       if (number > 1 && !by_default) {
         session.note_ = base + " already holds a session; this one goes to " + dir +
                         " (to see the old one: gordian explain " + ShellQuote(base) + ")";
@@ -141,8 +138,7 @@ Status Session::WriteManifest() {
   }
   const std::string text =
       manifest_.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-  return folder_ ? folder_->ReplaceFile("manifest.json", text)
-                 : ReplaceFile(path("manifest.json"), text);
+  return folder_->ReplaceFile("manifest.json", text);
 }
 
 StatusOr<nlohmann::ordered_json> ReadManifest(const std::string& session_dir) {

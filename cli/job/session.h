@@ -2,8 +2,8 @@
 #ifndef GORDIAN_CLI_JOB_SESSION_H_
 #define GORDIAN_CLI_JOB_SESSION_H_
 
+#include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,8 +25,9 @@ class Session {
 
   const std::string& dir() const { return dir_; }  // as people typed it; empty: no session
   const std::string& note() const { return note_; }
-  std::string path(std::string_view name) const { return dir_ + "/" + std::string(name); }
   std::string absolute_dir() const;
+  // That very folder, whatever its path leads to later; null: no session.
+  const std::shared_ptr<const OwnedFolder>& folder() const { return folder_; }
 
   nlohmann::ordered_json& manifest() { return manifest_; }
 
@@ -35,7 +36,7 @@ class Session {
 
  private:
   std::string dir_;
-  std::optional<OwnedFolder> folder_;  // that very folder, whatever its path leads to later
+  std::shared_ptr<const OwnedFolder> folder_;
   std::string note_;
   nlohmann::ordered_json manifest_;
 };

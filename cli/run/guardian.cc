@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <optional>
+#include <set>
 
 #include "cli/job/ring_folder.h"
 #include "cli/output.h"
@@ -19,9 +20,9 @@ namespace {
 
 constexpr int kWatchMs = 200;
 
-// Closes every descriptor of the caller but the ring folder's: a pipe or terminal that the guardian
-// held open would keep its reader waiting. The guardian's own pipe becomes descriptor 3.
-void DropFiles(int pipe, const OwnedFolder& rings) {
+// Closes every descriptor of the caller but the folders': a pipe or terminal that the guardian held
+// open would keep its reader waiting. The guardian's own pipe becomes descriptor 3.
+void DropFiles(int pipe, const OwnedFolder& rings, const OwnedFolder* session) {
   const int safe = fcntl(pipe, F_DUPFD, 10);
   for (int fd = 0; fd < 3; ++fd) {
     const int null = open("/dev/null", O_RDWR);
@@ -32,7 +33,12 @@ void DropFiles(int pipe, const OwnedFolder& rings) {
   }
   dup2(safe, 3);
   unsigned int next = 4;
-  for (const int kept : rings.Descriptors()) {
+  std::set<int> all;
+  for (const int kept : rings.Descriptors()) all.insert(kept);
+  if (session != nullptr) {
+    for (const int kept : session->Descriptors()) all.insert(kept);
+  }
+  for (const int kept : all) {
     const auto fd = static_cast<unsigned int>(kept);
     if (fd > next) close_range(next, fd - 1, 0);
     next = fd + 1;
@@ -67,13 +73,13 @@ bool Listen(int pipe, std::optional<ProcessKey>* job) {
   }
 }
 
-[[noreturn]] void RunGuardian(int pipe, const OwnedFolder& rings, const std::string& session_dir) {
+[[noreturn]] void RunGuardian(int pipe, const OwnedFolder& rings, const OwnedFolder* session) {
   setsid();  // signals sent to the job's group must not reach the guardian
   for (int signal_number : {SIGINT, SIGHUP, SIGTERM, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2}) {
     signal(signal_number, SIG_IGN);
   }
   prctl(PR_SET_NAME, "gordian-guard");
-  DropFiles(pipe, rings);
+  DropFiles(pipe, rings, session);
   pipe = 3;
   if (chdir("/") != 0) {
     // Only a file system that cannot be unmounted a while longer is at stake.
@@ -82,29 +88,20 @@ bool Listen(int pipe, std::optional<ProcessKey>* job) {
   if (Listen(pipe, &job)) {
     _exit(0);
   }
-  while (SweepRings(rings, session_dir) > 0 || (job && IsAlive(*job))) {
+  while (SweepRings(rings, session) > 0 || (job && IsAlive(*job))) {
     poll(nullptr, 0, kWatchMs);
   }
   (void)RemoveRingFolder(rings);  // `run`, which would print why not, is gone
   _exit(0);
 }
 
-std::string Absolute(const std::string& path) {
-  if (path.empty() || path[0] == '/') {
-    return path;
-  }
-  char here[4096];
-  return getcwd(here, sizeof here) != nullptr ? std::string(here) + "/" + path : path;
-}
-
 }  // namespace
 
-Status Guardian::Start(const OwnedFolder& rings, const std::string& session_dir) {
+Status Guardian::Start(const OwnedFolder& rings, const OwnedFolder* session) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
     return Status::FromErrno(errno, "cannot make the guardian's pipe");
   }
-  const std::string to = Absolute(session_dir);
   const pid_t pid = fork();
   if (pid < 0) {
     const int error = errno;
@@ -114,7 +111,7 @@ Status Guardian::Start(const OwnedFolder& rings, const std::string& session_dir)
   }
   if (pid == 0) {
     close(ends[1]);
-    RunGuardian(ends[0], rings, to);
+    RunGuardian(ends[0], rings, session);
   }
   close(ends[0]);
   pid_ = pid;

@@ -24,9 +24,9 @@ class Guardian {
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;
 
-  // Forks; the caller must have one thread. With an empty `session_dir` the guardian makes no
-  // copies. Errors: no pipe, no process.
-  Status Start(const OwnedFolder& rings, const std::string& session_dir);
+  // Forks; the caller must have one thread. Without a session (null) the guardian makes no copies.
+  // Errors: no pipe, no process.
+  Status Start(const OwnedFolder& rings, const OwnedFolder* session);
 
   // Names the job's first process. The guardian stays while that lives, even without rings: it may
   // still start processes that make some.

@@ -56,6 +56,7 @@ collector::Collector::Options CollectorOptions(const JobOptions& options) {
   collector::Collector::Options collect;
   collect.ring_dir = options.ring_dir;
   collect.session_dir = options.session_dir;
+  collect.session_folder = options.session_folder;
   collect.command_line = JoinCommand(options.command);
   collect.environment = options.environment_that_matters;
   return collect;
@@ -148,9 +149,8 @@ Status JobRunner::ObserveFromHere() {
   server_ = std::make_unique<analyzer::EmbeddedServer>();
   analyzer::ServerOptions server_options;
   server_options.analysis.session_dir = options_.session_dir;
-  if (!options_.absolute_session_dir.empty()) {
-    server_options.socket_path = options_.absolute_session_dir + "/" + kStatusSocket;
-  }
+  server_options.analysis.folder = options_.session_folder;
+  server_options.socket = kStatusSocket;
   server_options.analysis.model.suspect_after_ns =
       static_cast<uint64_t>(options_.config.suspect_after_s * 1e9);
   // The preemptive runtime resolves a cycle of operations in milliseconds, or in tens of them on
@@ -171,7 +171,7 @@ Status JobRunner::ObserveFromAfar() {
   desk_ = std::make_unique<VerdictDesk>(
       options_, [this](const std::vector<std::string>& rings) { return MayEnd(rings); });
   remote_ = std::make_unique<RemoteVerdicts>(
-      options_.session_dir,
+      options_.session_dir, options_.session_folder,
       [desk = desk_.get()](const analyzer::VerdictUpdate& update) { desk->OnVerdict(update); });
   collector::FleetOptions fleet;
   fleet.target = options_.config.analyzer;

@@ -17,6 +17,7 @@
 #include "cli/job/process_tree.h"
 #include "cli/run/guardian.h"
 #include "common/config.h"
+#include "common/owned_folder.h"
 
 namespace gordian::collector {
 class Collector;
@@ -37,7 +38,8 @@ struct JobOptions {
   JobIdentity identity;     // for config.analyzer
   std::string session_dir;  // as people type it; empty: none
   std::string absolute_session_dir;
-  std::string ring_dir;  // empty: gordian does not observe the job
+  std::shared_ptr<const OwnedFolder> session_folder;  // that very folder; null: none
+  std::string ring_dir;                               // empty: gordian does not observe the job
   std::vector<std::string> environment_that_matters;
   bool color = false;
   int width = 100;

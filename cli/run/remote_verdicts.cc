@@ -14,9 +14,9 @@
 
 namespace gordian::cli {
 
-RemoteVerdicts::RemoteVerdicts(std::string session_dir,
+RemoteVerdicts::RemoteVerdicts(std::string session_dir, std::shared_ptr<const OwnedFolder> folder,
                                std::function<void(const analyzer::VerdictUpdate&)> tell)
-    : session_dir_(std::move(session_dir)), tell_(std::move(tell)) {}
+    : session_dir_(std::move(session_dir)), folder_(std::move(folder)), tell_(std::move(tell)) {}
 
 void RemoteVerdicts::OnNews(const v1::VerdictNews& news) {
   if (news.verdict_json().empty()) {
@@ -35,12 +35,11 @@ void RemoteVerdicts::Keep(const model::Verdict& verdict, const analyzer::SiteRes
                           const std::string& json, uint64_t revision, bool job_ended,
                           const std::vector<std::string>& rings) {
   const std::lock_guard telling(telling_);
-  if (!session_dir_.empty()) {
-    Status status = analyzer::ReplaceFile(session_dir_ + "/" + analyzer::kVerdictFile, json);
+  if (folder_ != nullptr) {
+    Status status = folder_->ReplaceFile(analyzer::kVerdictFile, json);
     if (status.ok()) {
-      status =
-          analyzer::ReplaceFile(session_dir_ + "/" + analyzer::kReportFile,
-                                analyzer::ReportText(verdict, sites, {.session = session_dir_}));
+      status = folder_->ReplaceFile(
+          analyzer::kReportFile, analyzer::ReportText(verdict, sites, {.session = session_dir_}));
     }
     const std::lock_guard lock(mutex_);
     if (!status.ok() && problem_.empty()) {
@@ -68,16 +67,16 @@ void RemoteVerdicts::OnUnfinished(bool unfinished) {
 
 bool RemoteVerdicts::DecideHere(const std::string& spool_dir, const std::string& command_line,
                                 const std::string& why, const model::ModelOptions& model) {
-  if (session_dir_.empty() || spool_dir.empty()) {
+  if (folder_ == nullptr || spool_dir.empty()) {
     return false;
   }
-  const std::string path = session_dir_ + "/" + analyzer::kTraceFile;
   v1::TraceHeader header;
   const ClockPair now = ReadClockPair();
   header.set_command_line(command_line);
   header.set_start_mono_ns(now.mono_ns);
   header.set_start_real_ns(now.real_ns);
-  StatusOr<std::unique_ptr<TraceWriter>> writer = TraceWriter::Create(path, header);
+  StatusOr<std::unique_ptr<TraceWriter>> writer =
+      TraceWriter::Create(*folder_, analyzer::kTraceFile, header);
   if (!writer.ok()) {
     return false;
   }
@@ -95,7 +94,8 @@ bool RemoteVerdicts::DecideHere(const std::string& spool_dir, const std::string&
   }
   analyzer::AnalysisOptions options;
   options.model = model;
-  StatusOr<analyzer::AnalysisResult> result = analyzer::AnalyzeTrace(path, options);
+  StatusOr<analyzer::AnalysisResult> result =
+      analyzer::AnalyzeTrace(session_dir_ + "/" + analyzer::kTraceFile, options);
   if (!result.ok()) {
     return false;
   }

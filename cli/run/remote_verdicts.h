@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "analyzer/session/analysis.h"
+#include "common/owned_folder.h"
 #include "gordian/v1/ingest.pb.h"
 
 namespace gordian::cli {
@@ -18,8 +20,10 @@ namespace gordian::cli {
 // Thread-safe.
 class RemoteVerdicts {
  public:
-  // Writes no files when `session_dir` is empty. Calls `tell` for each verdict, one call at a time.
-  RemoteVerdicts(std::string session_dir, std::function<void(const analyzer::VerdictUpdate&)> tell);
+  // Writes no files without a folder (null), which is that of `session_dir`. Calls `tell` for each
+  // verdict, one call at a time.
+  RemoteVerdicts(std::string session_dir, std::shared_ptr<const OwnedFolder> folder,
+                 std::function<void(const analyzer::VerdictUpdate&)> tell);
 
   // Call from the stream's thread.
   void OnNews(const v1::VerdictNews& news);
@@ -43,6 +47,7 @@ class RemoteVerdicts {
             const std::vector<std::string>& rings);
 
   const std::string session_dir_;
+  const std::shared_ptr<const OwnedFolder> folder_;
   const std::function<void(const analyzer::VerdictUpdate&)> tell_;
   std::mutex telling_;
   mutable std::mutex mutex_;

@@ -190,7 +190,7 @@ void DescribeEnd(const JobOutcome& outcome, int exit_code, Session* session) {
   manifest["exit_code"] = exit_code;
   manifest["killed_by_gordian"] = outcome.killed_by_gordian;
   nlohmann::ordered_json processes = nlohmann::ordered_json::array();
-  for (const SavedRing& ring : SavedRings(session->path("rings"))) {
+  for (const SavedRing& ring : SavedRings(session->dir() + "/rings")) {
     processes.push_back({{"pid", ring.pid}, {"rank", ring.rank}, {"local_rank", ring.local_rank}});
   }
   manifest["processes"] = std::move(processes);
@@ -324,6 +324,7 @@ int Run(const RunFlags& flags, std::vector<std::string> command) {
   }
   options.session_dir = session.dir();
   options.absolute_session_dir = session.absolute_dir();
+  options.session_folder = session.folder();
   options.environment_that_matters = RelevantEnvironment();
   options.color = WantsColor(STDERR_FILENO);
   options.width = TerminalWidth(STDERR_FILENO);
@@ -338,7 +339,7 @@ int Run(const RunFlags& flags, std::vector<std::string> command) {
   // guardian while there is one thread.
   Guardian guardian;
   if (rings.ok()) {
-    if (const Status status = guardian.Start(*rings, session.absolute_dir()); !status.ok()) {
+    if (const Status status = guardian.Start(*rings, session.folder().get()); !status.ok()) {
       PrintError(status.message() + ": if gordian is killed, " + options.ring_dir + " stays");
     }
   }
@@ -355,8 +356,9 @@ int Run(const RunFlags& flags, std::vector<std::string> command) {
   }
 
   prctl(PR_SET_CHILD_SUBREAPER, 1);  // gordian reaps the processes that the job leaves behind
-  if (!session.dir().empty()) {
-    (void)OpenLog(session.path("gordian.log"), config->log_level);  // none, on a full disk
+  if (session.folder() != nullptr) {
+    (void)OpenLog(session.folder()->Append("gordian.log"),
+                  config->log_level);  // none, on a full disk
   }
 
   const JobOutcome outcome = RunJob(options, paths, inherited, signals, guardian);
@@ -385,7 +387,7 @@ int Run(const RunFlags& flags, std::vector<std::string> command) {
     RemoveSharedMemory(SharedMemoryTag(options.ring_dir));
   }
   if (rings.ok()) {
-    SweepRings(*rings, session.dir());
+    SweepRings(*rings, session.folder().get());
     if (const Status status = RemoveRingFolder(*rings); !status.ok()) PrintError(status.message());
   }
   guardian.Leave();

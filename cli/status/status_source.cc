@@ -135,8 +135,14 @@ StatusOr<SeenStatus> StatusSource::LookAtAnalyzer(const std::string& target,
 }
 
 StatusOr<SeenStatus> StatusSource::LookAtSession() {
-  const std::string socket = flags_.session + "/" + kStatusSocket;
-  if (SomebodyListens(socket)) {
+  if (folder_ == nullptr) {
+    if (StatusOr<OwnedFolder> opened = OwnedFolder::Adopt(flags_.session); opened.ok())
+      folder_ = std::make_shared<const OwnedFolder>(std::move(opened).value());
+  }
+  const std::string socket =
+      folder_ == nullptr ? ""
+                         : "/proc/self/fd/" + std::to_string(folder_->fd()) + "/" + kStatusSocket;
+  if (!socket.empty() && SomebodyListens(socket)) {
     StatusOr<SeenStatus> seen = LookAtAnalyzer("unix:" + socket, "");
     if (seen.ok()) {
       seen->running = true;  // its last status is still to come

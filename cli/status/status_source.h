@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "common/owned_folder.h"
 #include "common/status.h"
 
 namespace CLI {
@@ -57,6 +58,8 @@ class StatusSource {
   std::string title_;
   std::string channel_target_;
   std::shared_ptr<grpc::Channel> channel_;
+  // The session's: a path through its descriptor is short enough for any socket's address.
+  std::shared_ptr<const OwnedFolder> folder_;
 };
 
 }  // namespace gordian::cli

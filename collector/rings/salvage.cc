@@ -117,16 +117,11 @@ Status CopyRingFile(const OwnedFolder& from, const OwnedFolder& to, const std::s
   return Status::Ok();
 }
 
-RingKeeper::RingKeeper(const OwnedFolder* rings, const std::string& session_dir) : rings_(rings) {
-  if (session_dir.empty()) {
+RingKeeper::RingKeeper(const OwnedFolder* rings, const OwnedFolder* session) : rings_(rings) {
+  if (session == nullptr) {
     return;
   }
-  const std::string path = session_dir + "/rings";
-  if (mkdir(path.c_str(), kFolderMode) != 0 && errno != EEXIST) {
-    spdlog::warn("ring files will not be kept: cannot make {}: {}", path, std::strerror(errno));
-    return;
-  }
-  if (StatusOr<OwnedFolder> kept = OwnedFolder::Open(path); kept.ok()) {
+  if (StatusOr<OwnedFolder> kept = session->MakeFolder("rings"); kept.ok()) {
     kept_ = std::move(kept).value();
   } else {
     spdlog::warn("ring files will not be kept: {}", kept.status().message());

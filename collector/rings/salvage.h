@@ -18,8 +18,8 @@ Status CopyRingFile(const OwnedFolder& from, const OwnedFolder& to, const std::s
 // The folder <session>/rings. Not thread-safe.
 class RingKeeper {
  public:
-  // `rings` must outlive the keeper. An empty session_dir keeps nothing.
-  RingKeeper(const OwnedFolder* rings, const std::string& session_dir);
+  // `rings` must outlive the keeper. Without a session (null) it keeps nothing.
+  RingKeeper(const OwnedFolder* rings, const OwnedFolder* session);
 
   // While the process lives: a link in the session, so that a ring can be found after a crash of
   // ours.

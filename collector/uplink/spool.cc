@@ -74,10 +74,11 @@ std::string Ended(const std::string& path, uint64_t batches, const std::string& 
 
 Spool::Spool(Options options) : options_(std::move(options)) {
   const fs::path above = fs::path(options_.folder).parent_path();
-  if (StatusOr<OwnedFolder> held = OwnedFolder::Adopt(above.empty() ? "." : above.string());
-      held.ok()) {
-    above_ = std::move(held).value();
-  }
+  std::error_code error;
+  if (!above.empty()) fs::create_directories(above, error);  // if it fails, so does the next line
+  StatusOr<OwnedFolder> held = OwnedFolder::Adopt(above.empty() ? "." : above.string());
+  no_folder_ = held.status();
+  if (held.ok()) above_ = std::move(held).value();
 }
 
 Spool::~Spool() {
@@ -98,21 +99,9 @@ void Spool::CloseReader() {
   read_offset_ = kMagicBytes;
 }
 
-// By path only as long as the folder above has not been seen; from then on by its descriptor.
 Status Spool::OpenFolder() {
-  const fs::path path(options_.folder);
-  if (!above_) {
-    const fs::path above = path.parent_path();
-    std::error_code error;
-    fs::create_directories(above, error);
-    StatusOr<OwnedFolder> held = OwnedFolder::Adopt(above.string());
-    if (!held.ok()) {
-      return Status::Unavailable("cannot make the folder " + options_.folder + ": " +
-                                 (error ? error.message() : held.status().message()));
-    }
-    above_ = std::move(held).value();
-  }
-  StatusOr<OwnedFolder> made = above_->MakeFolder(path.filename().string());
+  StatusOr<OwnedFolder> made =
+      above_ ? above_->MakeFolder(fs::path(options_.folder).filename().string()) : no_folder_;
   if (!made.ok()) {
     return Status::Unavailable("cannot make the folder " + options_.folder + ": " +
                                made.status().message());

@@ -24,7 +24,7 @@ namespace gordian::collector {
 class Spool {
  public:
   struct Options {
-    std::string folder;                    // Append creates it, with its parents
+    std::string folder;                    // made by the first Append, its parents at once
     uint64_t max_bytes = 4096ull << 20;    // all segments together
     uint64_t segment_bytes = 16ull << 20;  // a segment is removed as a whole
   };
@@ -73,6 +73,7 @@ class Spool {
 
   const Options options_;
   std::optional<OwnedFolder> above_;   // the folder that the spool's lies in
+  Status no_folder_;                   // why there is none
   std::optional<OwnedFolder> folder_;  // while there are segments
   std::deque<Segment> segments_;       // oldest first; Append writes the last one
   size_t reading_ = 0;                 // index of the segment that Next reads

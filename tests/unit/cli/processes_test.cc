@@ -122,6 +122,7 @@ class SwappedRingFolder : public ::testing::TestWithParam<bool> {
   }
 
   Folder base_, session_;
+  const OwnedFolder kept_in_ = OwnedFolder::Open(session_.path()).value();
   OwnedFolder rings_;
   std::string victim_ = base_.path() + "/victim";
   const std::string aside_ = base_.path() + "/aside";
@@ -135,7 +136,7 @@ TEST_P(SwappedRingFolder, IsNotEmptied) {
 }
 
 TEST_P(SwappedRingFolder, IsNotSwept) {
-  EXPECT_EQ(SweepRings(rings_, session_.path()), 0u);
+  EXPECT_EQ(SweepRings(rings_, &kept_in_), 0u);
   ExpectVictimIsWhole();
   std::string kept;
   std::ifstream(session_.path() + "/rings/1.1.ring") >> kept;
@@ -149,7 +150,7 @@ TEST_P(SwappedRingFolder, IsLeftAloneByTheGuardian) {
   const pid_t run = fork();
   if (run == 0) {
     Guardian guardian;
-    const bool started = guardian.Start(rings_, session_.path()).ok();
+    const bool started = guardian.Start(rings_, &kept_in_).ok();
     const pid_t pid = started ? guardian.pid() : 0;
     (void)!write(ends[1], &pid, sizeof pid);
     _exit(0);
@@ -175,6 +176,7 @@ INSTANTIATE_TEST_SUITE_P(, SwappedRingFolder, ::testing::Bool(),
 
 TEST(RingFolder, SweepKeepsCopiesOfTheDeadOnly) {
   Folder base, session;
+  const OwnedFolder kept_in = OwnedFolder::Open(session.path()).value();
   const OwnedFolder rings = CreateRingFolder(base.path()).value();
   const std::string& folder = rings.path();
   const ProcessStat self = ReadProcessStat(getpid()).value();
@@ -187,7 +189,7 @@ TEST(RingFolder, SweepKeepsCopiesOfTheDeadOnly) {
       std::to_string(self.key.pid) + "." + std::to_string(self.key.start) + ".1.ring";
   std::ofstream(folder + "/" + after_exec) << "living";
   std::ofstream(folder + "/" + gone) << "dead";
-  EXPECT_EQ(SweepRings(rings, session.path()), 2u);
+  EXPECT_EQ(SweepRings(rings, &kept_in), 2u);
   EXPECT_TRUE(fs::exists(folder + "/" + mine));
   EXPECT_TRUE(fs::exists(folder + "/" + after_exec));
   EXPECT_FALSE(fs::exists(folder + "/" + gone));
@@ -264,10 +266,11 @@ TEST(ProcessStat, SurvivesOddNames) {
 
 TEST(Guardian, LeavesWhenToldAndTouchesNothing) {
   Folder base, session;
+  const OwnedFolder kept_in = OwnedFolder::Open(session.path()).value();
   const OwnedFolder rings = CreateRingFolder(base.path()).value();
   const std::string& folder = rings.path();
   Guardian guardian;
-  ASSERT_TRUE(guardian.Start(rings, session.path()).ok());
+  ASSERT_TRUE(guardian.Start(rings, &kept_in).ok());
   const pid_t pid = guardian.pid();
   guardian.Leave();
   EXPECT_EQ(guardian.pid(), 0);
@@ -277,6 +280,7 @@ TEST(Guardian, LeavesWhenToldAndTouchesNothing) {
 
 TEST(Guardian, WhenItsOwnerIsKilledItWaitsForTheJobAndCleansUp) {
   Folder base, session;
+  const OwnedFolder kept_in = OwnedFolder::Open(session.path()).value();
   const OwnedFolder rings = CreateRingFolder(base.path()).value();
   const std::string& folder = rings.path();
   // A job with a ring; an owner with a guardian.
@@ -292,7 +296,7 @@ TEST(Guardian, WhenItsOwnerIsKilledItWaitsForTheJobAndCleansUp) {
   const pid_t owner = fork();
   if (owner == 0) {
     Guardian guardian;
-    if (!guardian.Start(rings, session.path()).ok()) _exit(1);
+    if (!guardian.Start(rings, &kept_in).ok()) _exit(1);
     guardian.SetJob(key);
     const pid_t pid = guardian.pid();
     (void)!write(ends[1], &pid, sizeof pid);

@@ -32,7 +32,8 @@ TEST(SalvageTest, LinkThenCopyThenGone) {
   ASSERT_EQ(truncate(shim.path().c_str(), 4 << 20), 0);
   const std::string before = BytesOf(shim.path());
   const OwnedFolder folder = OwnedFolder::Open(rings.path()).value();
-  RingKeeper keeper(&folder, session.path());
+  const OwnedFolder kept_in = OwnedFolder::Open(session.path()).value();
+  RingKeeper keeper(&folder, &kept_in);
   keeper.Link(shim.name());
   const std::string kept = session.path() + "/rings/" + shim.name();
   struct stat info {};
@@ -56,7 +57,11 @@ TEST(SalvageTest, LinkThenCopyThenGone) {
 
 TEST(SalvageTest, WithoutASessionMemoryIsFreedAllTheSame) {
   TemporaryDir rings;
-  for (const std::string& session : {std::string(), std::string("/proc/no/such/place")}) {
+  std::string gone = ::testing::TempDir() + "/gone-XXXXXX";
+  ASSERT_NE(mkdtemp(gone.data()), nullptr);
+  const OwnedFolder removed = OwnedFolder::Open(gone).value();
+  ASSERT_EQ(rmdir(gone.c_str()), 0);
+  for (const OwnedFolder* const session : {static_cast<const OwnedFolder*>(nullptr), &removed}) {
     FakeShim shim(rings.path(), getpid(), 64, 1);
     const OwnedFolder folder = OwnedFolder::Open(rings.path()).value();
     RingKeeper keeper(&folder, session);
@@ -75,7 +80,8 @@ TEST(SalvageTest, WhatTakesAFoldersPlaceIsLeftAlone) {
   std::ofstream(rings + "/1.1.ring") << "ring";
   std::ofstream(victim + "/1.1.ring") << "precious";
   const OwnedFolder folder = OwnedFolder::Open(rings).value();
-  RingKeeper keeper(&folder, session.path());
+  const OwnedFolder kept_in = OwnedFolder::Open(session.path()).value();
+  RingKeeper keeper(&folder, &kept_in);
   const std::string kept = session.path() + "/rings";
   for (const std::string& path : {rings, kept}) {
     ASSERT_EQ(rename(path.c_str(), (path + ".aside").c_str()), 0);

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <random>
 #include <string>
 #include <thread>
@@ -403,13 +404,51 @@ TEST_F(FleetServerTest, AThousandRunsOfOneNameAreNotTheMost) {
   EXPECT_EQ(server_->jobs()[0].folder, base_ + "/sessions/j.1101");
 }
 
+// A folder in the place of the server's, or of a job's, gets no file and loses none.
+TEST_F(FleetServerTest, AFolderSwappedForALinkLosesNothing) {
+  const std::string victim = base_ + "/victim";
+  for (const char* inner : {"/a", "/b"}) {
+    fs::create_directories(victim + inner);
+    for (const char* name : {"manifest.json", "trace.gtrace", "verdict.json"})
+      std::ofstream(victim + inner + "/" + name) << "precious";
+  }
+  const auto swap = [](const std::string& path, const std::string& target) {
+    fs::rename(path, path + ".aside");
+    fs::create_directory_symlink(target, path);
+  };
+  Start();
+  {
+    Scripted node(port_, "a", 7, "n0");
+    node.Await(v1::ToCollector::kWelcome);
+    swap(base_ + "/sessions/a", victim + "/a");
+    node.Send(1, testing::RecordedJob(1).Take());
+    node.AwaitAck(1);
+    swap(base_ + "/sessions", victim);
+    Scripted other(port_, "b", 7, "n0");
+    other.Await(v1::ToCollector::kWelcome);
+    other.Send(1, testing::RecordedJob(1).Take());
+    other.AwaitAck(1);
+  }
+  AwaitNoStream();
+  server_.reset();
+  for (const char* inner : {"/a", "/b"}) {
+    EXPECT_EQ(std::distance(fs::directory_iterator(victim + inner), {}), 3);
+    for (const char* name : {"manifest.json", "trace.gtrace", "verdict.json"}) {
+      std::string text;
+      std::ifstream(victim + inner + "/" + name) >> text;
+      EXPECT_EQ(text, "precious") << inner << "/" << name;
+    }
+  }
+  EXPECT_TRUE(fs::exists(base_ + "/sessions.aside/a.aside/trace.gtrace"));
+  EXPECT_TRUE(fs::exists(base_ + "/sessions.aside/b/trace.gtrace"));
+}
+
 TEST(JobFoldersTest, WhatCannotBeReadIsNamed) {
   std::vector<std::string> folders;
   const Status status = ListFolders("/nowhere/at/all", &folders);
   EXPECT_FALSE(status.ok());
   EXPECT_NE(status.message().find("/nowhere/at/all"), std::string::npos) << status.message();
   EXPECT_TRUE(folders.empty());
-  EXPECT_FALSE(MakeJobFolder("/nowhere/at/all", "j").ok());
 }
 
 TEST(FolderName, IsNoPathAndNoOption) {
