@@ -1,10 +1,12 @@
 // GORDIAN_EMU_QUIESCENCE: says that nothing can move when, and only when, that is so.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -245,6 +247,100 @@ TEST(Quiescence, SeesThreadsThatWaitForEachOther) {
   std::string text = report.Of(outcome.pids[0]);
   EXPECT_TRUE(Has(text, "\"in\": \"connect\"")) << text;
   EXPECT_TRUE(Has(text, "\"system_call\": \"futex\"")) << text;
+}
+
+// What lies under the name of a report, or of the file before it is renamed, or in the place of its
+// folder, stays as it was.
+TEST(Quiescence, NoLinkLeadsAReportAstray) {
+  namespace fs = std::filesystem;
+  // In memory: a rank that waits for a disk would look hung.
+  char made[] = "/dev/shm/gordian-emu-links-XXXXXX";
+  const std::string base = mkdtemp(made), folder = base + "/reports", victim = base + "/victim";
+  const auto text = [](const std::string& path) {
+    std::ifstream file(path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const auto hang = [](Rank& rank) {
+    Scene scene(rank);
+    scene.AllReduce(rank.rank());
+    Synchronize(scene.stream);
+  };
+  fs::create_directory(folder);
+  fs::create_directory(victim);
+  const Environment environment = {{"GORDIAN_EMU_QUIESCENCE", folder + "/report"}};
+  Outcome linked = RunJob(
+      2,
+      [&](Rank& rank) {
+        const std::string name = "/report." + std::to_string(getpid());
+        for (const char* part : {"", ".part"}) {
+          std::ofstream(victim + name + part) << "precious";
+          REQUIRE(symlink((victim + name + part).c_str(), (folder + name + part).c_str()) == 0);
+        }
+        hang(rank);
+      },
+      environment);
+  ASSERT_TRUE(linked.hung);
+  for (pid_t pid : linked.pids) {
+    const std::string name = "/report." + std::to_string(pid);
+    EXPECT_TRUE(Has(text(folder + name), "\"rank\": ")) << text(folder + name);
+    EXPECT_EQ(text(victim + name), "precious");
+    EXPECT_EQ(text(victim + name + ".part"), "precious");
+  }
+  Outcome swapped = RunJob(
+      2,
+      [&](Rank& rank) {
+        std::ofstream(victim + "/report." + std::to_string(getpid())) << "precious";
+        rank.Barrier();
+        if (rank.rank() == 0) {
+          fs::rename(folder, base + "/aside");
+          fs::create_directory_symlink(victim, folder);
+        }
+        hang(rank);
+      },
+      environment);
+  ASSERT_TRUE(swapped.hung);
+  for (pid_t pid : swapped.pids)
+    EXPECT_EQ(text(victim + "/report." + std::to_string(pid)), "precious");
+  fs::remove_all(base);
+}
+
+// The file that the processes of a job share: a link under its name is not followed.
+TEST(Quiescence, NoLinkLeadsTheJobsFileAstray) {
+  Report report;
+  char made[] = "/tmp/gordian-emu-links-XXXXXX";
+  const std::string base = mkdtemp(made), victim = base + "/victim", said = base + "/path";
+  Environment environment = report.environment();
+  environment.emplace_back("GORDIAN_EMU_JOB", base);
+  const auto job = [&](Rank& rank) {
+    std::ifstream maps("/proc/self/maps");
+    Scene scene(rank);
+    for (std::string line; rank.rank() == 0 && std::getline(maps, line);) {
+      const size_t at = line.find("/dev/shm/gordian-emujob-");
+      if (at != std::string::npos) std::ofstream(said) << line.substr(at);
+    }
+  };
+  ASSERT_TRUE(RunJob(2, job, environment).Succeeded());
+  std::string path;
+  std::ifstream(said) >> path;
+  ASSERT_TRUE(path.starts_with("/dev/shm/gordian-emujob-")) << path;
+  ASSERT_NE(access(path.c_str(), F_OK), 0);
+  std::ofstream(victim) << "precious";
+  for (const bool symbolic : {true, false}) {
+    if (symbolic) {
+      ASSERT_EQ(symlink(victim.c_str(), path.c_str()), 0);
+    } else {
+      ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);  // is not waited for
+    }
+    (void)RunJob(
+        2, [](Rank& rank) { Scene scene(rank); }, environment);
+    std::ifstream file(victim);
+    EXPECT_TRUE(std::string(std::istreambuf_iterator<char>(file), {}) == "precious");
+    struct stat info {};
+    EXPECT_EQ(lstat(path.c_str(), &info), 0);
+    EXPECT_EQ(symbolic ? S_ISLNK(info.st_mode) : S_ISFIFO(info.st_mode), 1);
+    unlink(path.c_str());
+  }
+  std::filesystem::remove_all(base);
 }
 
 }  // namespace

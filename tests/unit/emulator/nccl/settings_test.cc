@@ -1,11 +1,13 @@
 // Configuration, environment, registration, windows, the host side of the device API.
 #include <gtest/gtest.h>
 #include <nccl_device.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -330,6 +332,33 @@ TEST(Stats, OperationsAndBytesOfEachCommunicator) {
   EXPECT_EQ(lost, 0);
   unlink(path.c_str());
   rmdir(folder);
+}
+
+// A file under the name that it would have, and what a link there leads to, stay as they were.
+TEST(Stats, NoLinkIsWrittenThrough) {
+  char folder[] = "/tmp/gordian-emu-stats-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const std::string file = std::string(folder) + "/calls", victim = std::string(folder) + "/victim";
+  std::ofstream(victim) << "precious";
+  for (const bool symbolic : {true, false}) {
+    const auto body = [&](Rank&) {
+      const pid_t child = fork();  // which counts in a file of its own
+      if (child == 0) {
+        const std::string own = file + "." + std::to_string(getpid());
+        const int made =
+            symbolic ? symlink(victim.c_str(), own.c_str()) : link(victim.c_str(), own.c_str());
+        int version = 0, devices = 0;
+        (void)ncclGetVersion(&version);
+        (void)cuDeviceGetCount(&devices);
+        _exit(made == 0 ? 0 : 1);
+      }
+      int status = 0;
+      REQUIRE(waitpid(child, &status, 0) == child && status == 0);
+    };
+    EXPECT_TRUE(RunJob(1, body, {{"GORDIAN_EMU_STATS", file}}).Succeeded());
+    EXPECT_EQ(std::filesystem::file_size(victim), 8u);
+  }
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace
