@@ -177,9 +177,12 @@ class Predictor {
   // Gates order the beginnings of calls. Where first uses wait in two threads at once, something
   // else decides which one goes on first.
   bool HangsAnyhow(const Schedule& forced) const {
-    if (std::all_of(forced.comms.begin(), forced.comms.end(),
-                    [](const Communicator& comm) { return comm.connected; }))
-      return true;
+    bool may_connect = false;
+    ForEachOp(forced, [&](size_t, size_t, const Op& op) {
+      may_connect |= IsTransfer(op.kind) || (IsOperation(op.kind) &&
+                                             !forced.comms[static_cast<size_t>(op.comm)].connected);
+    });
+    if (!may_connect) return true;
     std::vector<Turns> tried = {~kFirstFirst, Turns{1}, ~Turns{1}};
     for (size_t rank = 0; rank < forced.ranks.size(); ++rank)
       tried.push_back(LastThreadFirst(rank));
