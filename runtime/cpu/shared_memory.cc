@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <map>
@@ -31,6 +32,22 @@ int Allocate(int fd, size_t offset, size_t bytes) {
   return error;
 }
 
+// Opens the file of that name, or makes it. -1 and errno: EPERM if it is none that this user made
+// for this: another file that bears the name as a second one stays as it is.
+int OpenShared(const std::string& name) {
+  const int fd = shm_open(("/" + name).c_str(), O_RDWR | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0600);
+  if (fd < 0) return -1;
+  struct stat info {};
+  int error = fstat(fd, &info) == 0 ? 0 : errno;
+  if (error == 0 && (!S_ISREG(info.st_mode) || info.st_nlink > 1 || info.st_uid != geteuid())) {
+    error = EPERM;
+  }
+  if (error == 0) return fd;
+  close(fd);
+  errno = error;
+  return -1;
+}
+
 }  // namespace
 
 SharedMemory::~SharedMemory() {
@@ -47,7 +64,7 @@ std::shared_ptr<SharedMemory> SharedMemory::Open(const std::string& name, size_t
     errno = EINVAL;
     return nullptr;
   }
-  const int fd = shm_open(("/" + name).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  const int fd = OpenShared(name);
   if (fd < 0) return nullptr;
   // Allocating keeps present contents and adds zeros. It never shrinks the file, which other
   // processes may have mapped.
@@ -73,7 +90,7 @@ bool SharedMemory::Reserve(size_t offset, size_t bytes) {
 }
 
 void SharedMemory::LeaveWord(const std::string& name, size_t offset, uint64_t value) {
-  const int fd = shm_open(("/" + name).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  const int fd = OpenShared(name);
   if (fd < 0) return;
   uint64_t word = 0;
   const auto at = static_cast<off_t>(offset);
