@@ -10,6 +10,7 @@
 #include "interpose/progress/gpu_progress.h"
 #include "interpose/state/handle_tables.h"
 #include "interpose/state/ring_client.h"
+#include "interpose/torch/torch_groups.h"
 #include "proto/ring/polled_comm.h"
 
 namespace gordian::interpose {
@@ -131,6 +132,7 @@ CommState* BeginInit(ThreadContext& thread, CallId call, uint64_t site, const In
     FinishRecord(thread);
   }
   if (comm != nullptr) PublishName(thread, call, *comm, init.config);
+  NameByTorch(thread, comm);
   if (comm != nullptr && comm->numbers != nullptr) Put(comm->numbers->color, init.color);
   if (first) {
     ring::CallArguments given = {};

@@ -8,6 +8,7 @@
 #include "interpose/state/number_slots.h"
 #include "interpose/state/operation_order.h"
 #include "interpose/state/ring_client.h"
+#include "interpose/torch/torch_groups.h"
 
 namespace gordian::interpose {
 namespace {
@@ -315,6 +316,7 @@ void BeginOperation(ThreadContext& thread, CallId call, uint64_t site,
   StopPolling(thread);
   MarkGpuThread(thread);
   CommState* comm = FindComm(thread, arguments.comm);
+  NameByTorch(thread, comm);
   uint64_t handle = reinterpret_cast<uint64_t>(arguments.stream);
   if (handle == 0) handle = kLegacyHandle;
   // A default stream is that of the communicator's device, whatever device is current.

@@ -555,7 +555,10 @@ struct Call {
 
 template <CallId kCall, typename Forward>
 Call<kCall, Forward> Observe(ThreadContext& thread, const void* site, const Forward& forward) {
-  return {thread, reinterpret_cast<uint64_t>(site), forward};
+  // Within a call of torch.distributed, the line of the job that has made that.
+  const uint64_t line = thread.torch.site;
+  return {thread, __builtin_expect(line != 0, 0) ? line : reinterpret_cast<uint64_t>(site),
+          forward};
 }
 
 }  // namespace gordian::interpose

@@ -140,6 +140,17 @@ void* FindBeside(const void* function, const char* name) {
   return found;
 }
 
+void* FindInFile(const char* path, const char* name) {
+  void* found = FindFrom(path, name);
+  if (found == nullptr) dlerror();
+  return found != nullptr && IsShim(ModuleOf(found)) ? nullptr : found;
+}
+
+void* FindBehind(const void* function, const char* name) {
+  const Module module = ModuleOf(function);
+  return module.found() && !module.main_program ? FindInFile(module.path, name) : nullptr;
+}
+
 void* FindInScope(ring::CallId call, const void* caller) {
   const int saved_errno = errno;
   bool everywhere = false;

@@ -77,6 +77,11 @@ void* FindInLibrary(Library library, const char* name);
 // A function of the file that `function` belongs to.
 void* FindBeside(const void* function, const char* name);
 
+// What the loaded file, or one that it was linked to, defines; never the shim's.
+void* FindInFile(const char* path, const char* name);
+// ... of the file that `function` belongs to.
+void* FindBehind(const void* function, const char* name);
+
 }  // namespace gordian::interpose
 
 #endif  // GORDIAN_INTERPOSE_ENTRY_REAL_SYMBOLS_H_

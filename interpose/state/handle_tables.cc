@@ -320,6 +320,7 @@ CommState* AddComm(Process& process, uint64_t uid, uint32_t parent, int32_t nran
   comm.uid = uid;
   comm.next_sequence.store(0, std::memory_order_relaxed);
   comm.child_calls.store(0, std::memory_order_relaxed);
+  comm.torch_group = ring::kNoId;
   comm.flags = 0;
   comm.deferred_count.store(0, std::memory_order_relaxed);
   comm.nranks = 0;

@@ -210,6 +210,7 @@ struct CommState {
   std::atomic<uint32_t> child_calls;  // splits and shrinks called on it so far
   std::atomic<uint32_t> in_use;
   uint8_t flags;              // ring::kFlagNonBlocking
+  uint32_t torch_group;       // id of torch.distributed's group that has given it a name
   ring::NumberSlot* numbers;  // of its collectives; null: none was left
   // [2 * peer] sends to and [2 * peer + 1] receives from that peer; p2p_capacity peers.
   PairNumbers* p2p;
@@ -250,6 +251,31 @@ inline constexpr uint32_t kSignalLines = 2 * ring::kMaxNumbers;
 
 struct Process;
 struct GraphMarkers;
+struct TorchState;  // interpose/torch/torch_groups.h
+
+// As ring::HostWaitPayload::part.
+enum TorchPart : uint32_t { kTorchCollective = 0, kTorchSend = 1, kTorchReceive = 2 };
+
+// An operation that torch.distributed carries out on the host.
+struct TorchOperation {
+  uint32_t comm;  // id of the group; kNoId: none
+  TorchPart part;
+  uint64_t number;
+  uint64_t peer;  // of a transfer
+};
+
+// The call of torch.distributed that Python has made on a thread.
+struct TorchCall {
+  uint64_t site;    // the line of the job; 0: in none
+  uint32_t comm;    // id of its group; kNoId: not known
+  uint32_t depth;   // calls, one in another
+  uint32_t making;  // id of the group that it makes
+  bool recorded;    // by the front end: what it does inside goes unrecorded
+  bool waits;       // in a wait that is recorded
+  bool held;        // the Work of `issued` is known
+  uintptr_t issue;  // the stack of the function that issues `issued`; 0: none
+  TorchOperation issued;
+};
 
 // One thread's state in one Process. Only that thread touches it.
 struct ThreadContext {
@@ -274,6 +300,7 @@ struct ThreadContext {
   bool calls_by_symbol;  // this thread has set Process::calls_by_symbol
   uint32_t driver_retry;
   Behind covered;  // by the host wait that it is in
+  TorchCall torch;
 
   StreamState* cached_stream;
   StreamState* cached_default;  // default stream that this thread used last
@@ -339,6 +366,7 @@ struct Process {
   std::atomic<uint32_t> markers_on;
   std::atomic<uint32_t> graph_markers_on;
   std::atomic<GraphMarkers*> graph_markers;
+  std::atomic<TorchState*> torch;        // null: the front end for PyTorch does not run
   std::atomic<uint64_t> graph_launches;  // that may hold an NCCL operation; counted once recorded
   std::atomic<uint32_t>
       calls_by_symbol;  // the shim sees NCCL calls by symbol, not only by NCCL's profiler interface

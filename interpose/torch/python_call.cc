@@ -22,7 +22,10 @@ struct Python {
   void (*increase)(void* object);
   void (*decrease)(void* object);
   unsigned long long (*number)(void* object);  // modulo 2^64
+  void* (*make_number)(unsigned long long number);
+  void* (*type)(void* object);
   void* none;
+  void* long_type;
   void* failed;  // stands for the result of a function that raised
 };
 
@@ -36,32 +39,74 @@ GORDIAN_API void gordian_torch_python(const gordian::interpose::Python* python) 
   gordian::interpose::g_python = *python;
 }
 
+namespace gordian::interpose {
+namespace {
+
+bool IsNumber(void* object) {
+  void* const type = g_python.type(object);
+  if (type == nullptr) return false;
+  g_python.decrease(type);
+  return type == g_python.long_type;
+}
+
+// after(token, what the function has given). Gives that again, or null with its exception.
+void* CallAfter(void* self, void* token, void* result) {
+  const Python& python = g_python;
+  void *type = nullptr, *value = nullptr, *traceback = nullptr;
+  if (result == nullptr) python.fetch(&type, &value, &traceback);
+  void* const after = python.call_with(python.tuple_item(self, 2), token,
+                                       result != nullptr ? result : python.failed, nullptr);
+  if (after != nullptr) {
+    python.decrease(after);
+  } else if (result != nullptr) {
+    python.decrease(result);
+    return nullptr;
+  } else {
+    python.clear();
+  }
+  if (result == nullptr) python.restore(type, value, traceback);
+  return result;
+}
+
+}  // namespace
+}  // namespace gordian::interpose
+
 // A PyCFunctionWithKeywords. `self` is the tuple (before, function, after): calls
 // before(*args, **kwargs), the function with the same arguments, and, where `before` has returned
-// anything but None, after(what that was, its result, or Python::failed if it raised). Passes on the function's result or
-// exception; those of the other two are dropped, but for what is no Exception: before() may be
-// interrupted from the keyboard, and then that is passed on.
+// anything but None, after(what that was, its result, or Python::failed if it raised). Passes on the
+// function's result or exception; those of the other two are dropped, but for what is no Exception:
+// before() may be interrupted from the keyboard, and then that is passed on.
 GORDIAN_API void* gordian_torch_call(void* self, void* arguments, void* keywords) {
-  const gordian::interpose::Python& python = gordian::interpose::g_python;
+  using namespace gordian::interpose;
+  const Python& python = g_python;
   void* const token = python.call(python.tuple_item(self, 0), arguments, keywords);
   if (token == nullptr) return nullptr;
-  void* const result = python.call(python.tuple_item(self, 1), arguments, keywords);
-  if (token != python.none) {
-    void *type = nullptr, *value = nullptr, *traceback = nullptr;
-    if (result == nullptr) python.fetch(&type, &value, &traceback);
-    void* const after = python.call_with(python.tuple_item(self, 2), token,
-                                         result != nullptr ? result : python.failed, nullptr);
-    if (after != nullptr) {
-      python.decrease(after);
-    } else if (result != nullptr) {
-      python.decrease(token);
-      python.decrease(result);
-      return nullptr;
-    } else {
-      python.clear();
-    }
-    if (result == nullptr) python.restore(type, value, traceback);
+  void* result = python.call(python.tuple_item(self, 1), arguments, keywords);
+  if (token != python.none) result = CallAfter(self, token, result);
+  python.decrease(token);
+  return result;
+}
+
+// The same for calls that C++ may see too (gordian_torch_within). A number from before() is the line
+// of the job in its lower half, and the group in its upper one: what the function does is then
+// recorded where it is seen, and after() is not called. Else the front end records it.
+GORDIAN_API void* gordian_torch_method(void* self, void* arguments, void* keywords) {
+  using namespace gordian::interpose;
+  const Python& python = g_python;
+  void* const token = python.call(python.tuple_item(self, 0), arguments, keywords);
+  if (token == nullptr) return nullptr;
+  if (token == python.none) {
+    python.decrease(token);
+    return python.call(python.tuple_item(self, 1), arguments, keywords);
   }
+  const bool only_line = IsNumber(token);
+  const uint64_t number = only_line ? python.number(token) : 0;
+  const uint64_t line = number & UINT32_MAX;
+  gordian_torch_within(static_cast<uint32_t>(number >> 32),
+                       line != 0 ? gordian::ring::kTextSite | line : 0, !only_line);
+  void* result = python.call(python.tuple_item(self, 1), arguments, keywords);
+  gordian_torch_left(result == nullptr);
+  if (!only_line) result = CallAfter(self, token, result);
   python.decrease(token);
   return result;
 }
@@ -89,11 +134,10 @@ void* None() {
 
 GORDIAN_API void* gordian_torch_py_operation(void*, void* arguments) {
   using namespace gordian::interpose;
-  gordian_torch_operation(Argument<uint32_t>(arguments, 0), Argument<uint32_t>(arguments, 1),
-                          Number(arguments, 2), Argument<int32_t>(arguments, 3),
-                          Number(arguments, 4), Argument<uint32_t>(arguments, 5),
-                          Number(arguments, 6));
-  return None();
+  return g_python.make_number(gordian_torch_operation(
+      Argument<uint32_t>(arguments, 0), Argument<uint32_t>(arguments, 1),
+      Argument<int32_t>(arguments, 2), Number(arguments, 3), Argument<uint32_t>(arguments, 4),
+      Number(arguments, 5), Number(arguments, 6)));
 }
 GORDIAN_API void* gordian_torch_py_wait(void*, void* arguments) {
   using namespace gordian::interpose;

@@ -2,19 +2,19 @@
 // the calling thread's ring. Exported; called by ctypes with the interpreter's lock held.
 //
 // Each function is one record at most, and does nothing in a process that the shim does not record.
-// Numbers of operations are the front end's: the interpreter's lock orders the calls on a group.
 #include "interpose/torch/torch_api.h"
 
 #include <string.h>
 
 #include "interpose/entry/lifecycle.h"
 #include "interpose/state/ring_client.h"
+#include "interpose/torch/torch_groups.h"
 
 namespace gordian::interpose {
 namespace {
 
 // What the front end was written for; it records nothing with a shim that says another number.
-constexpr uint32_t kApiVersion = 1;
+constexpr uint32_t kApiVersion = 2;
 constexpr uint64_t kPieceBytes = sizeof(ring::PiecePayload);
 constexpr uint64_t kMostPieces = ring::kLastPiece - 1;
 
@@ -50,6 +50,37 @@ void End(ThreadContext& thread, uint32_t call, const ring::EndPayload& end) {
 }
 
 }  // namespace
+
+void RecordTorchOperation(ThreadContext& thread, uint32_t call, uint32_t comm, uint64_t number,
+                          int32_t root_or_peer, uint64_t count, uint32_t types, uint64_t site,
+                          bool with_all) {
+  StopPolling(thread);
+  MarkGpuThread(thread);
+  if (ring::Record* const record = StartPoint(thread, call, ring::kFlagHost, site)) {
+    record->payload.operation = {comm,
+                                 ring::kNoId,
+                                 count,
+                                 number,
+                                 root_or_peer,
+                                 static_cast<uint8_t>(types),
+                                 static_cast<uint8_t>(types >> 8),
+                                 with_all ? ring::kWithAll : uint16_t{0}};
+    FinishRecord(thread);
+  }
+}
+
+void SeeTorchOperation(ThreadContext& thread, const TorchOperation& operation) {
+  if (ring::Record* const record = StartPoint(thread, ring::kTorchCall_wait, 0, 0)) {
+    record->payload.host_wait = {ring::WaitKind::kOperation,
+                                 operation.comm,
+                                 -1,
+                                 operation.part,
+                                 operation.peer,
+                                 operation.number};
+    FinishRecord(thread);
+  }
+}
+
 }  // namespace gordian::interpose
 
 using namespace gordian;
@@ -60,13 +91,75 @@ GORDIAN_API uint32_t gordian_torch_version() { return kApiVersion; }
 // The number of the first row of proto/ring/torch_calls.def.
 GORDIAN_API uint32_t gordian_torch_first_call() { return ring::kCallCount; }
 
-// An id for a group in this process; 0: the process records nothing.
+// An id for a group in this process; 0: the process records nothing, or too many groups.
 GORDIAN_API uint32_t gordian_torch_group() {
+  const ErrnoKeeper keep_errno;
   ThreadContext* const thread = CurrentThread();
-  if (thread == nullptr || !thread->process->comm_lock.Acquire()) return ring::kNoId;
-  const uint32_t id = ++thread->process->next_comm_id;
-  thread->process->comm_lock.Release();
-  return id;
+  return thread != nullptr ? AddTorchGroup(*thread) : ring::kNoId;
+}
+
+// What NCCL's communicators are called that this group makes.
+GORDIAN_API void gordian_torch_name(uint32_t comm, const char* name, uint64_t bytes) {
+  ThreadContext* const thread = CurrentThread();
+  TorchState* const torch = thread != nullptr ? TorchStateOf(*thread->process, false) : nullptr;
+  TorchGroup* const group = torch != nullptr ? FindTorchGroup(*torch, comm) : nullptr;
+  if (group == nullptr || name == nullptr) return;
+  group->name_bytes = 0;
+  const uint64_t kept = bytes < sizeof(group->name) ? bytes : sizeof(group->name);
+  memcpy(group->name, name, kept);
+  group->name_bytes = static_cast<uint32_t>(kept);
+}
+
+// Whether calls on the group come through gloo_entries.cc, whoever makes them.
+GORDIAN_API uint32_t gordian_torch_bound(uint32_t comm) {
+  ThreadContext* const thread = CurrentThread();
+  TorchState* const torch = thread != nullptr ? TorchStateOf(*thread->process, false) : nullptr;
+  TorchGroup* const group = torch != nullptr ? FindTorchGroup(*torch, comm) : nullptr;
+  return group != nullptr && group->object != 0;
+}
+
+// How c10::TensorImpl lies in memory: where the number of elements is, and the type, whose numbers
+// index `types` (ncclDataType_t, or 255).
+GORDIAN_API void gordian_torch_layout(uint32_t elements_at, uint32_t type_at, const uint8_t* types,
+                                      uint32_t count) {
+  const ErrnoKeeper keep_errno;
+  ThreadContext* const thread = CurrentThread();
+  TorchState* const torch = thread != nullptr ? TorchStateOf(*thread->process, true) : nullptr;
+  if (torch == nullptr) return;
+  memset(torch->layout.types, 255, sizeof(torch->layout.types));
+  memcpy(torch->layout.types, types, count < kTensorTypes ? count : kTensorTypes);
+  torch->layout.type_at = type_at;
+  torch->layout.elements_at = elements_at;
+}
+
+// The thread is in a call of torch.distributed on the group (kNoId: not known), at this line of the
+// job, until gordian_torch_left. `recorded`: the front end records what it does.
+GORDIAN_API void gordian_torch_within(uint32_t comm, uint64_t site, uint32_t recorded) {
+  ThreadContext* const thread = CurrentThread();
+  if (thread == nullptr) return;
+  TorchCall& torch = thread->torch;
+  if (torch.depth++ != 0) return;
+  torch.site = site;
+  torch.comm = comm;
+  torch.recorded = recorded != 0;
+  torch.issue = 0;
+  torch.issued.comm = ring::kNoId;
+}
+
+// `failed`: by an exception, so that an operation that it has issued is nothing to wait for.
+GORDIAN_API void gordian_torch_left(int32_t failed) {
+  ThreadContext* const thread = CurrentThread();
+  if (thread == nullptr) return;
+  TorchCall& torch = thread->torch;
+  if (torch.depth == 0 || --torch.depth != 0) return;
+  if (torch.waits) gordian_torch_waited(ring::kTorchCall_wait, 1);
+  if (failed != 0 && torch.issue != 0 && torch.issued.comm != ring::kNoId) {
+    SeeTorchOperation(*thread, torch.issued);
+  }
+  torch.site = 0;
+  torch.comm = torch.making = ring::kNoId;
+  torch.recorded = torch.waits = false;
+  torch.issue = 0;
 }
 
 // The thread enters a call that makes a group, which all members, or all of `parent`'s, make.
@@ -86,6 +179,7 @@ GORDIAN_API void gordian_torch_init(uint32_t call, uint32_t comm, uint64_t uid, 
   given.comm = comm;
   given.flags = ring::kFlagHost;
   EnterCall(*thread, static_cast<CallId>(call), order, ticks, site, given);
+  thread->torch.making = comm;
 }
 
 // The call has returned: with a group of `nranks`, with none of which this process is a member (0),
@@ -95,7 +189,9 @@ GORDIAN_API void gordian_torch_made(uint32_t call, uint32_t comm, int32_t nranks
   const ErrnoKeeper keep_errno;
   ThreadContext* const thread = ThreadFor(call);
   if (thread == nullptr) return;
+  thread->torch.making = ring::kNoId;
   End(*thread, call, {result, ring::kNoId, 0, comm, nranks, rank, -1});
+  if (nranks == 0 || result != 0) RemoveTorchGroup(*thread->process, comm);
 }
 
 // The process will not use the group any more.
@@ -107,26 +203,27 @@ GORDIAN_API void gordian_torch_destroyed(uint32_t call, uint32_t comm, uint64_t 
     record->payload.comm_call = {comm, 0, {0, 0, 0}};
     FinishRecord(*thread);
   }
+  RemoveTorchGroup(*thread->process, comm);
 }
 
-// An operation is about to be issued; nothing waits for it yet. `types`: the data type, and the
-// operator in the next byte, as OperationPayload has them.
-GORDIAN_API void gordian_torch_operation(uint32_t call, uint32_t comm, uint64_t sequence,
-                                         int32_t root_or_peer, uint64_t count, uint32_t types,
-                                         uint64_t site) {
+// RecordTorchOperation, of an operation whose number is given here and returned. `tag`: of a
+// transfer.
+GORDIAN_API uint64_t gordian_torch_operation(uint32_t call, uint32_t comm, int32_t root_or_peer,
+                                             uint64_t count, uint32_t types, uint64_t tag,
+                                             uint64_t site) {
   ThreadContext* const thread = ThreadFor(call);
-  if (thread == nullptr) return;
-  if (ring::Record* const record = StartPoint(*thread, call, ring::kFlagHost, site)) {
-    record->payload.operation = {comm,
-                                 ring::kNoId,
-                                 count,
-                                 sequence,
-                                 root_or_peer,
-                                 static_cast<uint8_t>(types),
-                                 static_cast<uint8_t>(types >> 8),
-                                 0};
-    FinishRecord(*thread);
+  TorchState* const torch = thread != nullptr ? TorchStateOf(*thread->process, false) : nullptr;
+  TorchGroup* const group = torch != nullptr ? FindTorchGroup(*torch, comm) : nullptr;
+  if (group == nullptr) return 0;
+  const TorchPart part = call == ring::kTorchCall_send   ? kTorchSend
+                         : call == ring::kTorchCall_recv ? kTorchReceive
+                                                         : kTorchCollective;
+  const uint64_t peer = part == kTorchCollective ? 0 : static_cast<uint64_t>(int64_t{root_or_peer});
+  uint64_t number = 0;
+  if (TakeTorchNumber(*thread->process, *torch, *group, part, peer, tag, &number)) {
+    RecordTorchOperation(*thread, call, comm, number, root_or_peer, count, types, site);
   }
+  return number;
 }
 
 // The thread begins to wait: for an operation (`comm`, `sequence`, its kind `part`, the peer of a

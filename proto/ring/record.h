@@ -90,8 +90,11 @@ struct OperationPayload {
   int32_t root_or_peer;  // -1 if the call has neither
   uint8_t datatype;      // ncclDataType_t
   uint8_t reduce_op;     // ncclRedOp_t; 255 where the call has none; user-made operators are 254
-  uint16_t group;        // low bits of the thread's group number; meaningful with kFlagInGroup
+  uint16_t group;        // low bits of the thread's group number; meaningful with kFlagInGroup.
+                         // With kFlagHost: kWithAll, or 0
 };
+// An all-to-all, whose `count` is 0, in which the rank exchanges something with every member.
+inline constexpr uint16_t kWithAll = 1;
 
 // ncclPutSignal, ncclSignal, ncclWaitSignal. kBegin and kEnd as for operations; between them,
 // kPoint records of the same call and thread carry a wait's further descriptors.

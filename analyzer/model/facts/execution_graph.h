@@ -114,6 +114,7 @@ struct Part {
   uint64_t order = 0;
   uint64_t time_ns = 0;
   bool elsewhere = false;  // the preemptive runtime has it: NCCL has connected nothing for it
+  bool with_all = false;   // of sizes that differ: some of it goes to or comes from every member
 };
 
 // Of RMA: one descriptor of a ncclWaitSignal, or the signal that is sent.

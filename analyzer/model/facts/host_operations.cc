@@ -20,13 +20,16 @@ void ExecutionGraph::ApplyHostOperation(Process& process, const CallRecord& reco
   Part part;
   part.signature = {record.call, operation.datatype, operation.reduce_op,
                     HasRoot(record.call) ? operation.root_or_peer : -1, operation.count};
+  part.with_all = operation.group == ring::kWithAll;
   part.site = record.call_site;
   part.order = record.order;
   part.time_ns = record.time_ns;
   part.ref = {PartKindOf(record.call), local->second.index, local->second.rank, -1,
               operation.sequence};
   if (part.ref.kind != PartKind::kCollective) part.ref.peer = operation.root_or_peer;
-  if (part.ref.rank < 0) part.ref.comm = -1;
+  if (part.ref.kind == PartKind::kReceive && part.ref.peer < 0 && part.ref.comm >= 0) {
+    matcher_.comms()[part.ref.comm].any_source = true;
+  }
   if (!HaveRoom(process, operation.comm)) return;
   LaunchId& known =
       process.host_launches[{operation.comm, part.ref.kind, part.ref.peer, operation.sequence}];
@@ -39,8 +42,12 @@ void ExecutionGraph::ApplyHostOperation(Process& process, const CallRecord& reco
   launch.comm_index = part.ref.comm;
   launch.host = launch.enqueued = true;
   launch.time_ns = record.time_ns;
-  Post(part, launch.id, /*place=*/0);
-  matcher_.Accept(part.ref, record.time_ns);
+  if (part.ref.rank < 0) part.ref.comm = -1;
+  const bool whole = part.ref.kind == PartKind::kCollective || part.ref.peer >= 0;
+  if (whole) {
+    Post(part, launch.id, /*place=*/0);
+    matcher_.Accept(part.ref, record.time_ns);
+  }
   launch.parts.push_back(std::move(part));
 }
 

@@ -353,7 +353,8 @@ void Matcher::CheckInstance(int index, uint64_t sequence, Instance& instance, in
 }
 
 void Matcher::CheckTransfer(const PartRef& part, Transfer& transfer, uint64_t now_ns) {
-  if (!transfer.send.accepted || !transfer.receive.accepted || transfer.mismatch != kAgrees) {
+  if (!transfer.send.accepted || !transfer.receive.accepted || transfer.mismatch != kAgrees ||
+      comms_[part.comm].any_source) {
     return;
   }
   const uint32_t bits = TransferDifference(transfer.send.signature, transfer.receive.signature);

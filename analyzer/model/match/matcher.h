@@ -119,6 +119,7 @@ struct Communicator {
   std::map<std::pair<int, int>, std::map<uint64_t, Transfer>> transfers;  // (source, destination)
   std::map<SignalKey, SignalLine> signals;
   bool signals_unseen = false;  // graphs send or take some
+  bool any_source = false;      // some member has received from any: numbers pair no transfers
   bool unsure = false;          // numbers of some member may be wrong: no mismatch is one
   // The earliest of each, as indices into Matcher::mismatches(); -1: none. Operators alone have
   // their own: they make wrong data and hold nothing up, and must not hide what does.

@@ -376,7 +376,7 @@ std::string Names::OfPart(std::string text, const PartRef& ref) const {
   if (ref.comm < 0) return text;
   if (ref.kind == PartKind::kSend) text += " to " + std::to_string(MemberRank(ref.comm, ref.peer));
   if (ref.kind == PartKind::kReceive) {
-    text += " from " + std::to_string(MemberRank(ref.comm, ref.peer));
+    text += " from " + (ref.peer < 0 ? "any rank" : std::to_string(MemberRank(ref.comm, ref.peer)));
   }
   return text + " on " + Comm(ref.comm);
 }

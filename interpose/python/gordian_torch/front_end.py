@@ -14,6 +14,7 @@ import threading
 import weakref
 
 from gordian_torch import names, operations
+from gordian_torch.operations import is_short
 from gordian_torch.groups import Group, Groups, hash_of
 from gordian_torch.shim import FAILED, Shim
 from gordian_torch.sites import Sites
@@ -24,6 +25,9 @@ class _Held(weakref.ref):
 
     __slots__ = ("operation", "key")
 
+
+_WORD = (1 << 64) - 1
+_UNFOLLOWED = ("a call that is not followed, nor what it does in C++",)
 
 missing = []  # names of functions that this PyTorch has not
 
@@ -39,6 +43,24 @@ class FrontEnd:
         self.keys = set()  # that the analyzer can name
         self.works = {}  # id of a Work -> _Held
         self.local = threading.local()  # .inside: in a call that makes a group
+        self.seen = frozenset()  # methods whose calls on gloo's groups the shim sees in C++
+        self.layout = None  # of tensors, once it is measured; False: not known
+
+    def look_into(self):
+        """Has the shim see calls in C++, where it can (interpose/torch/gloo_entries.cc)."""
+        path = getattr(sys.modules.get("torch._C"), "__file__", None)
+        if path is not None and os.environ.get("GORDIAN_TORCH") != "python":
+            self.seen = frozenset(self.shim.gloo(os.fsencode(path)).decode().split())
+
+    def new_group(self):
+        """An id for a group that is about to be made; 0: it goes unseen."""
+        if self.seen:
+            if self.layout is None:  # PyTorch makes no tensors before it has been imported whole
+                self.layout = operations.tensor_layout()
+            if self.layout:
+                elements_at, type_at, types = self.layout
+                self.shim.layout(elements_at, type_at, types, len(types))
+        return self.shim.group()
 
     def inside(self):
         return getattr(self.local, "inside", 0)
@@ -62,7 +84,7 @@ class FrontEnd:
             if not world and self.groups.world is not None:
                 if self.groups.world.rank not in ranks:
                     return None  # no member: the call returns at once
-            comm = self.shim.group()
+            comm = self.new_group()
             if comm == 0:
                 return None
             if world:
@@ -85,10 +107,15 @@ class FrontEnd:
             return None
 
     def name(self, group, name):
-        if name and name not in ("undefined", "default_pg") and group.host:
-            text = str(name).encode("utf-8", "replace")[:256]
+        """Once. `name` may be known only after the group has been made."""
+        if group.named or not name or name in ("undefined", "default_pg"):
+            return
+        text = str(name).encode("utf-8", "replace")[:256]
+        if group.host:
             self.shim.text(self.shim.calls["group"], group.comm, text, len(text))
-            group.named = True
+        else:
+            self.shim.name(group.comm, text, len(text))
+        group.named = True
 
     def after_helper(self, group, result):
         try:
@@ -98,8 +125,69 @@ class FrontEnd:
             if group.host:
                 self.shim.made(self.shim.calls["init_process_group"], group.comm, group.size,
                                group.rank, int(failed))
+                group.bound = bool(self.layout and self.shim.bound(group.comm))
             if not failed:
                 self.groups.by_group[made] = group
+        except Exception:
+            pass
+
+    # Groups that the job makes from gloo's class itself.
+
+    def before_prefix(self, store, prefix=None, inner=None, *args, **kwargs):
+        try:
+            return store, str(kwargs.get("prefix", prefix)), kwargs.get("store", inner)
+        except Exception:
+            return None
+
+    def after_prefix(self, token, result):
+        try:
+            store, prefix, inner = token
+            prefixes = self.groups.prefixes
+            known = prefixes.get(id(inner))
+            if known is not None and known[0]() is inner:
+                prefix = f"{known[1]}/{prefix}"
+            number = id(store)
+            prefixes[number] = (weakref.ref(store, lambda _: prefixes.pop(number, None)), prefix)
+        except Exception:
+            pass
+
+    def before_own(self, group, store=None, rank=None, size=None, *args, **kwargs):
+        """gloo's groups alone, which the shim must see: who issues on them is not asked."""
+        try:
+            if self.inside() or self.groups.world is None or not self.seen:
+                return None
+            rank, size = kwargs.get("rank", rank), kwargs.get("size", size)
+            known = self.groups.prefixes.get(id(kwargs.get("store", store)))
+            prefix = known[1] if known is not None else ""
+            times = self.groups.made[prefix, size] = self.groups.made.get((prefix, size), 0) + 1
+            comm = self.new_group()
+            if comm == 0:
+                return None
+            uid = hash_of(*self.groups.job(), self.groups.generation, "own", prefix, size, times)
+            if prefix:
+                text = prefix.encode("utf-8", "replace")[:256]
+                self.shim.text(self.shim.calls["group"], comm, text, len(text))
+            self.shim.init(self.shim.calls["init_process_group"], comm, uid, int(size), int(rank), 0, 0,
+                           self.sites.of_caller(1))
+            self.local.inside = self.inside() + 1
+            return group, comm, int(size), int(rank)
+        except Exception:
+            return None
+
+    def after_own(self, token, result):
+        try:
+            group, comm, size, rank = token
+            self.local.inside = self.inside() - 1
+            self.shim.made(self.shim.calls["init_process_group"], comm, size, rank,
+                           int(result is FAILED))
+            own, number = self.groups.own, id(group)
+
+            def gone(_):
+                own.pop(number, None)
+                self.shim.destroyed(self.shim.calls["destroy_process_group"], comm, 0)
+
+            if result is not FAILED:
+                own[number] = weakref.ref(group, gone)
         except Exception:
             pass
 
@@ -143,53 +231,53 @@ class FrontEnd:
 
     # Operations.
 
-    def method(self, row, describe, waits):
+    def method(self, name, row, describe, waits):
         """The two halves around a method of ProcessGroup. `waits`: it returns when it is done."""
         shim = self.shim
         call = shim.calls[row]
         wait_call = shim.calls["wait"]
-        of_frame = self.sites.of_frame
+        line_of = self.sites.line_of
         get_frame = sys._getframe
         record = shim.operation
         record_wait = shim.wait
         works = self.works
         drop = self.drop
         part = 1 if row == "send" else 2 if row == "recv" else 0
+        seen = name in self.seen
+        groups = self.groups
 
         def before(pg, *args, **kwargs):
             try:
-                group = self.groups.by_group.get(pg)
-                if group is None or not group.host:
-                    return None
+                group = groups.by_group.get(pg)
+                if group is None:
+                    return line_of(get_frame(1))
+                if not group.named:
+                    self.name(group, names.of_group(pg))
+                    group.named = True
+                if not group.host:
+                    return group.upper | line_of(get_frame(1))
+                if seen and group.bound:
+                    return line_of(get_frame(1))
                 described = describe(args, kwargs)
                 if described is None:
-                    return None
+                    return _UNFOLLOWED
                 root, count, types, tag = described
                 comm = group.comm
-                peer = 0
-                if part == 0:
-                    number = group.sequence
-                    group.sequence = number + 1
-                    if number == 0 and not group.named:
-                        self.name(group, names.of_group(pg))
-                else:
-                    peer = root
-                    key = (part, root, tag)
-                    ordinal = group.transfers.get(key, 0)
-                    group.transfers[key] = ordinal + 1
-                    number = ordinal if tag == 0 else ((hash_of(tag) & 0x7fffff) << 32) + ordinal
+                peer = root & _WORD if part else 0
                 frame = get_frame(1)
-                site = of_frame(frame)
-                record(call, comm, number, root, count, types, site)
+                site = self.sites.of_frame(frame)
+                number = record(call, comm, root, count, types, tag, site)
                 if waits:
                     record_wait(wait_call, comm, number, 0, 0, site)
-                return comm, number, part, peer, site, frame.f_code
+                return comm, number, part, peer
             except Exception:
                 return None
 
         def after(operation, work):
             try:
-                if waits:
+                if operation is _UNFOLLOWED:
+                    pass
+                elif waits:
                     shim.waited(wait_call, 0)
                 elif work is not FAILED:
                     held = _Held(work, drop)
@@ -197,18 +285,26 @@ class FrontEnd:
                     held.key = id(work)
                     works[held.key] = held
                 else:  # it raised: nothing waits for it
-                    shim.seen(wait_call, *operation[:4], 0)
+                    shim.seen(wait_call, *operation, 0)
             except Exception:
                 pass
 
         return before, after
+
+    def line(self, group, *args, **kwargs):
+        """The half before a function that issues operations on the group."""
+        try:
+            known = self.groups.by_group.get(group)
+            return (known.upper if known is not None else 0) | self.sites.line_of(sys._getframe(1))
+        except Exception:
+            return None
 
     def drop(self, held):
         """Nothing can wait for the Work any more, and what others need of it, its start, has been."""
         try:
             if self.works.get(held.key) is held:
                 del self.works[held.key]
-                self.shim.seen(self.shim.calls["wait"], *held.operation[:4], 0)
+                self.shim.seen(self.shim.calls["wait"], *held.operation, 0)
         except Exception:
             pass
 
@@ -218,25 +314,22 @@ class FrontEnd:
         call = shim.calls["wait"]
         works = self.works
         sites = self.sites
+        line_of = sites.line_of
         get_frame = sys._getframe
         record = shim.wait
         waited = shim.waited
 
         def before(work, *args, **kwargs):
             try:
-                known = works.pop(id(work), None)
+                known = works.pop(id(work), None) if works else None
                 if known is None or known() is not work:
+                    return line_of(get_frame(1))
+                if is_short(*args, **kwargs):
+                    works[id(work)] = known  # the wait proves nothing
                     return None
-                if args or kwargs:
-                    works[id(work)] = known  # a limit of its own: the wait proves nothing
-                    return None
-                comm, number, part, peer, site, issuer = known.operation
-                frame = get_frame(1)
-                # The function that has issued it waits for it: at one line of the job.
-                if frame.f_code is not issuer or not sites.is_internal(issuer):
-                    site = sites.of_frame(frame)
-                record(call, comm, number, part, peer, site)
-                return known
+                comm, number, part, peer = known.operation
+                record(call, comm, number, part, peer, sites.of_frame(get_frame(1)))
+                return (known,)
             except Exception:
                 return None
 
@@ -247,7 +340,6 @@ class FrontEnd:
                 pass
 
         return before, after
-
 
     def completed(self):
         """The two halves around Work.is_completed."""
@@ -265,7 +357,7 @@ class FrontEnd:
         def after(work, result):
             try:
                 if result is True:
-                    shim.seen(call, *works.pop(id(work)).operation[:4], 0)
+                    shim.seen(call, *works.pop(id(work)).operation, 0)
             except Exception:
                 pass
 
@@ -361,23 +453,27 @@ def _key_of_get(key):
 
 
 def _keys_of_wait(keys, timeout=None):
-    return list(keys) if timeout is None else None
+    return None if is_short(timeout) else list(keys)
 
 
-def _wrap_method(front, cls, name, before, after):
+def _wrap_method(front, cls, name, before, after, seen=False):
     original = cls.__dict__.get(name)
     if original is None:
         missing.append(f"{cls.__name__}.{name}")
         return
-    setattr(cls, name, front.shim.method_around(before, original, after, name))
+    setattr(cls, name, front.shim.method_around(before, original, after, name, seen))
 
 
-def _wrap_function(front, module, name, before, after):
+def _wrap_function(front, module, name, before, after, seen=False):
     original = getattr(module, name, None)
     if original is None:
         missing.append(name)
         return
-    setattr(module, name, front.shim.around(before, original, after, name))
+    setattr(module, name, front.shim.around(before, original, after, name, seen))
+
+
+# Of torch.distributed and the module that it has them from: they issue operations in C++.
+_ISSUE = ("_broadcast_coalesced", "_verify_params_across_processes", "_verify_model_across_ranks")
 
 
 def install(module):
@@ -391,10 +487,11 @@ def install(module):
     except (OSError, AttributeError):
         return None  # the process does not have gordian's library
     front = FrontEnd(module, shim)
+    front.look_into()
     for name, (row, describe, waits) in operations.METHODS.items():
-        _wrap_method(front, group_class, name, *front.method(row, describe, waits))
+        _wrap_method(front, group_class, name, *front.method(name, row, describe, waits), seen=True)
     before, after = front.work()
-    _wrap_method(front, work_class, "wait", before, after)
+    _wrap_method(front, work_class, "wait", before, after, seen=True)
     _wrap_method(front, work_class, "is_completed", *front.completed())
     store_class = getattr(module, "Store", None)
     if store_class is not None:
@@ -402,11 +499,20 @@ def install(module):
             _wrap_method(front, store_class, name, *front.store_waits(keys_of))
         for name in ("set", "add", "compare_set"):
             _wrap_method(front, store_class, name, front.store_sets(), None)
+    for name, halves in (("PrefixStore", (front.before_prefix, front.after_prefix)),
+                         ("ProcessGroupGloo", (front.before_own, front.after_own))):
+        cls = getattr(module, name, None)
+        if cls is not None:
+            _wrap_method(front, cls, "__init__", *halves)
     _wrap_function(front, module, "_new_process_group_helper", front.before_helper,
                    front.after_helper)
     _wrap_function(front, module, "_store_based_barrier", front.before_barrier,
                    front.after_barrier)
     _wrap_function(front, module, "destroy_process_group", front.before_destroy, None)
+    for name in _ISSUE:
+        for place in ("torch._C._distributed_c10d", "torch.distributed"):
+            if hasattr(sys.modules.get(place), name):
+                _wrap_function(front, sys.modules[place], name, front.line, None, seen=True)
     front.watch_exceptions()
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=front.forget)

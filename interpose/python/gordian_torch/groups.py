@@ -13,7 +13,7 @@ def hash_of(*parts):
 class Group:
     """What is known of one process group. Members are numbered as in the group."""
 
-    __slots__ = ("comm", "uid", "rank", "size", "ranks", "host", "named", "sequence", "transfers")
+    __slots__ = ("comm", "uid", "rank", "size", "ranks", "host", "bound", "named", "upper")
 
     def __init__(self, comm, uid, rank, size, ranks, host):
         self.comm = comm  # the shim's id
@@ -22,9 +22,9 @@ class Group:
         self.size = size
         self.ranks = ranks  # of the whole job, by member
         self.host = host  # gloo carries operations on host memory out
+        self.bound = False  # the shim sees the calls on it in C++
         self.named = False
-        self.sequence = 0  # of the next collective
-        self.transfers = {}  # (part, peer, tag) -> number of the next
+        self.upper = comm << 32  # as gordian_torch_method takes it
 
 
 class Groups:
@@ -33,6 +33,9 @@ class Groups:
 
     def forget(self):
         self.by_group = {}  # the ProcessGroup itself: it hashes by identity
+        self.own = {}  # id of one that the job has made from the class -> weak reference
+        self.prefixes = {}  # id of a PrefixStore -> (weak reference, its prefix)
+        self.made = {}  # (prefix, size) -> how often the job has made a group so
         self.world = None
         self.generation = 0  # of the default group
         self.barriers = 0

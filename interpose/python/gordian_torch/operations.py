@@ -4,6 +4,8 @@ Each function takes (args, kwargs) of one method, without the group, and gives (
 types, tag), or None for a call that is not followed. `types` is as gordian_torch_operation takes it.
 """
 
+import ctypes
+
 import torch
 
 # ncclDataType_t, as the shim's records have it; 255: another one.
@@ -92,9 +94,12 @@ def _barrier(args, kwargs):
 _LONG_SECONDS = 300
 
 
+def is_short(timeout=None):
+    return timeout is not None and 0 < timeout.total_seconds() < _LONG_SECONDS
+
+
 def _monitored_barrier(args, kwargs):
-    limit = _argument(args, kwargs, 0, "timeout")
-    if limit is not None and limit.total_seconds() < _LONG_SECONDS:
+    if is_short(_argument(args, kwargs, 0, "timeout")):
         return None
     return _barrier(args, kwargs)
 
@@ -103,6 +108,11 @@ def _transfer(args, kwargs):
     tag = _argument(args, kwargs, 2, "tag") or 0
     peer = _argument(args, kwargs, 1, "dstRank", "srcRank")
     return _of(_first(_argument(args, kwargs, 0, "tensors")), int(peer), int(tag))
+
+
+def _any_source(args, kwargs):
+    tag = _argument(args, kwargs, 1, "tag") or 0
+    return _of(_first(_argument(args, kwargs, 0, "tensors")), -1, int(tag))
 
 
 # Name of the method: row of proto/ring/torch_calls.def, what its arguments say, and whether it
@@ -115,14 +125,47 @@ METHODS = {
     "allgather": ("all_gather", _input(1, "input_tensors", "input_tensor"), False),
     "allgather_coalesced": ("all_gather", _input(1, "input_list", "input_tensors"), False),
     "_allgather_base": ("all_gather", _input(1, "input"), False),
+    "allgather_into_tensor_coalesced": ("all_gather", _input(1, "inputs"), False),
     "gather": ("gather", _rooted(1, "input_tensors", "input_tensor"), False),
     "scatter": ("scatter", _scatter, False),
     "reduce_scatter": ("reduce_scatter", _input(0, "output_tensors", "output"), False),
     "_reduce_scatter_base": ("reduce_scatter", _input(0, "outputTensor"), False),
+    "reduce_scatter_tensor_coalesced": ("reduce_scatter", _input(0, "outputs"), False),
     "alltoall": ("all_to_all", _unequal, False),
     "alltoall_base": ("all_to_all", _unequal, False),
     "barrier": ("barrier", _barrier, False),
     "monitored_barrier": ("barrier", _monitored_barrier, True),
     "send": ("send", _transfer, False),
     "recv": ("recv", _transfer, False),
+    "recv_anysource": ("recv", _any_source, False),
 }
+
+
+def tensor_layout():
+    """Where a tensor in memory has its number of elements, its type, and what the type's numbers stand
+    for, as gordian_torch_layout takes them; False: not to be found."""
+    words = 24  # as many has every version's TensorImpl
+
+    def memory(tensor, kind, count):
+        return list((kind * count).from_address(tensor._cdata))
+
+    kept = [torch.empty(shape) for shape in ((3, 5), (7, 11), (2, 13))]
+    counts = [memory(tensor, ctypes.c_int64, words) for tensor in kept]
+    places = [at for at in range(words) if all(c[at] == t.numel() for c, t in zip(counts, kept))]
+    if len(places) != 1:
+        return False
+    elements_at = 8 * places[0]
+    seen = {}
+    for dtype in _TYPES:
+        for shape in ((3, 5), (2, 2)):
+            tensor = torch.empty(shape, dtype=dtype)
+            seen.setdefault(dtype, []).append(memory(tensor, ctypes.c_uint16, 4 * words))
+    for at in range(elements_at // 2 + 4, 4 * words):
+        numbers = {dtype: {memory[at] for memory in memories} for dtype, memories in seen.items()}
+        flat = {min(values) for values in numbers.values()}
+        if all(len(v) == 1 for v in numbers.values()) and len(flat) == len(numbers) and max(flat) < 64:
+            types = bytearray(b"\xff" * 64)
+            for dtype, values in numbers.items():
+                types[min(values)] = _TYPES[dtype] & 0xff
+            return elements_at, 2 * at, bytes(types)
+    return False

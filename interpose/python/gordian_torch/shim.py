@@ -2,7 +2,7 @@
 
 import ctypes
 
-VERSION = 1
+VERSION = 2
 # What the second half gets in place of a result, when the function has raised.
 FAILED = object()
 
@@ -17,6 +17,10 @@ _SIGNATURES = {
     "init": (None, (_u32, _u32, _u64, _i32, _i32, _u32, _i32, _u64)),
     "made": (None, (_u32, _u32, _i32, _i32, _i32)),
     "destroyed": (None, (_u32, _u32, _u64)),
+    "name": (None, (_u32, ctypes.c_char_p, _u64)),
+    "bound": (_u32, (_u32,)),
+    "layout": (None, (_u32, _u32, ctypes.c_char_p, _u32)),
+    "gloo": (ctypes.c_char_p, (ctypes.c_char_p,)),
     "seen": (None, (_u32, _u32, _u64, _u32, _u64, _u64)),
     "text": (None, (_u32, _u64, ctypes.c_char_p, _u64)),
 }
@@ -25,7 +29,7 @@ _SIGNATURES = {
 class _Functions(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in (
         "tuple_item", "call", "call_with", "fetch", "restore", "clear", "increase", "decrease", "number",
-        "none", "failed")]
+        "make_number", "type", "none", "long_type", "failed")]
 
 
 class _Method(ctypes.Structure):
@@ -61,9 +65,12 @@ class Shim:
             _address(python.PyObject_CallFunctionObjArgs), _address(python.PyErr_Fetch),
             _address(python.PyErr_Restore), _address(python.PyErr_Clear),
             _address(python.Py_IncRef), _address(python.Py_DecRef),
-            _address(python.PyLong_AsUnsignedLongLongMask), id(None), id(FAILED))
+            _address(python.PyLong_AsUnsignedLongLongMask),
+            _address(python.PyLong_FromUnsignedLongLong), _address(python.PyObject_Type), id(None),
+            id(int), id(FAILED))
         library.gordian_torch_python(ctypes.byref(functions))
         self._call = _address(library.gordian_torch_call)
+        self._method = _address(library.gordian_torch_method)
         self._make = python.PyCFunction_NewEx
         self._make.restype = ctypes.py_object
         self._make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
@@ -81,13 +88,15 @@ class Shim:
         self._kept.append(method)
         return self._make(ctypes.addressof(method), None, None)
 
-    def around(self, before, function, after, name):
-        """A function in C that calls `function`, and the others as python_call.cc says."""
+    def around(self, before, function, after, name, seen=False):
+        """A function in C that calls `function`, and the others as python_call.cc says. `seen`: C++ may
+        see what it does (gordian_torch_method)."""
         varargs, keywords = 1, 2
-        method = _Method(name.encode(), self._call, varargs | keywords, None)
+        call = self._method if seen else self._call
+        method = _Method(name.encode(), call, varargs | keywords, None)
         self._kept.append(method)
         return self._make(ctypes.addressof(method), (before, function, after), None)
 
-    def method_around(self, before, function, after, name):
+    def method_around(self, before, function, after, name, seen=False):
         """The same for an attribute of a class: it is called with the object."""
-        return self._bind(self.around(before, function, after, name))
+        return self._bind(self.around(before, function, after, name, seen))

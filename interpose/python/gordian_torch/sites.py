@@ -23,12 +23,12 @@ class Sites:
         """Of the frame `depth` above the caller of this, or the innermost outside of PyTorch."""
         return self.of_frame(self._get_frame(depth + 1))
 
-    def is_internal(self, code):
-        """Whether of_frame has met the code, and goes past it."""
-        known = self._codes.get(id(code))
-        return known is not None and known[1] is None
-
     def of_frame(self, frame):
+        line = self.line_of(frame)
+        return _TEXT_SITE | line if line else 0
+
+    def line_of(self, frame):
+        """The number without what marks it as one of a text; 0: none."""
         codes = self._codes
         while frame is not None:
             code = frame.f_code
@@ -39,10 +39,10 @@ class Sites:
             if places is None:
                 frame = frame.f_back
                 continue
-            number = places.get(frame.f_lasti)
-            if number is None:
-                number = places[frame.f_lasti] = self._add(frame)
-            return number
+            line = places.get(frame.f_lasti)
+            if line is None:
+                line = places[frame.f_lasti] = self._add(frame)
+            return line
         return 0
 
     def is_own(self, code):
@@ -51,9 +51,8 @@ class Sites:
 
     def _add(self, frame):
         self._last += 1
-        number = _TEXT_SITE | self._last
         code = frame.f_code
         name = getattr(code, "co_qualname", code.co_name)
         text = f"{code.co_filename}\n{frame.f_lineno or 0}\n{name}".encode("utf-8", "replace")
-        self._shim.text(self._row, number, text, len(text))
-        return number
+        self._shim.text(self._row, _TEXT_SITE | self._last, text, len(text))
+        return self._last

@@ -29,7 +29,7 @@ class Job {
   }
 
   void Call(int rank, CommId comm, model::Call call, uint64_t sequence, int root_or_peer = -1,
-            uint64_t count = 4) {
+            uint64_t count = 4, uint16_t group = 0) {
     CallRecord record = Record(rank, RecordKind::kPoint, call, kHost);
     record.payload = ring::OperationPayload{.comm = comm,
                                             .stream = 0,
@@ -38,7 +38,7 @@ class Job {
                                             .root_or_peer = root_or_peer,
                                             .datatype = 7,
                                             .reduce_op = 255,
-                                            .group = 0};
+                                            .group = group};
     model_.OnRecord(record);
   }
   // `part`: 0 collective, 1 send, 2 receive.
@@ -80,13 +80,15 @@ class Job {
     Wait(rank, comm, sequence, part, part == 0 ? 0 : static_cast<uint64_t>(root_or_peer));
   }
   // Another thread of the rank, which sleeps so.
-  void AddThread(int rank, ThreadSleep sleep) {
+  void AddThread(int rank, ThreadSleep sleep, ThreadId ring = 0) {
     ThreadState thread;
+    thread.thread = ring;
     thread.tid = ++next_tid_;
     thread.os_state = OsState::kSleeping;
     thread.sleep = sleep;
     ranks_[static_cast<size_t>(rank)].others.push_back(thread);
   }
+  void Sleep(int rank) { ranks_[static_cast<size_t>(rank)].sleeps = true; }
 
   const Verdict& Rounds(int count = 3) {
     for (int i = 0; i < count; ++i) {
@@ -112,7 +114,7 @@ class Job {
           caller.call = model::Call::kHostWait;
           caller.call_order = ranks_[rank].in_call;
           caller.since_ns = ranks_[rank].since_ns;
-        } else {
+        } else if (!ranks_[rank].sleeps) {
           caller.os_state = OsState::kRunning;
         }
         for (const ThreadState& other : ranks_[rank].others) state.threads.push_back(other);
@@ -127,6 +129,7 @@ class Job {
   struct Rank {
     uint64_t order = 0, records = 0, in_call = 0, since_ns = 0;
     std::vector<ThreadState> others;
+    bool sleeps = false;
   };
   static ProcessId Id(int rank) { return static_cast<ProcessId>(rank + 1); }
 
@@ -259,6 +262,27 @@ TEST(HostOperations, OfUnknownSizesProvesNothing) {
   job.Wait(0, kA, 0);
   job.Do(1, kB, Call::kAllReduce, 0);
   EXPECT_FALSE(Proven(job.Rounds()));
+}
+
+TEST(HostOperations, OfUnequalSizesWithEveryMemberWaitsForAll) {
+  for (const uint16_t with_all : {ring::kWithAll, uint16_t{0}}) {
+    Job job(2);
+    job.Call(0, kA, Call::kAllToAll, 0, -1, /*count=*/0, with_all);
+    job.Wait(0, kA, 0);
+    job.Do(1, kB, Call::kAllReduce, 0);
+    EXPECT_EQ(Proven(job.Rounds()), with_all != 0);
+  }
+}
+
+// Which of the sends the first receive has met, only rank 1 knows.
+TEST(HostOperations, AReceiveFromAnySourceLeavesTransfersUnproven) {
+  for (const bool any : {true, false}) {
+    Job job(2);
+    if (any) job.Call(1, kA, Call::kRecv, 0, -1);
+    job.Do(0, kA, Call::kSend, 0, 1);
+    job.Do(1, kA, Call::kSend, 0, 0);
+    EXPECT_EQ(Proven(job.Rounds()), !any);
+  }
 }
 
 TEST(HostOperations, ABarrierAndAKeyInACircle) {

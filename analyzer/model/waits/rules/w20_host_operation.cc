@@ -66,7 +66,7 @@ struct Exchange {
     const int root = part.signature.root;
     const int size = static_cast<int>(instance->members.size());
     // It moves nothing, or the front end does not know the sizes of its parts.
-    if (part.signature.count == 0) return;
+    if (part.signature.count == 0 && !part.with_all) return;
     if (HasRoot(call) && (root < 0 || root >= size)) return;
     if (call == Call::kBroadcast) return Broadcast(*instance, root);
     if (HasRoot(call) && ref().rank != root) {
@@ -97,7 +97,9 @@ void HostOperation(const WaitView& view, const Launch& launch, WaitNodes* nodes)
     const PartRef& ref = launch.parts[i].ref;
     if (ref.comm < 0) continue;
     const Exchange exchange{view, launch, static_cast<int>(i), nodes};
-    if (view.matcher.comms()[static_cast<size_t>(ref.comm)].opaque) {
+    const Communicator& comm = view.matcher.comms()[static_cast<size_t>(ref.comm)];
+    // Which transfers meet, only the member knows that has received from any source.
+    if (comm.opaque || (comm.any_source && ref.kind != PartKind::kCollective)) {
       nodes->WaitAsPart(nodes->DoneOf(launch.id), nodes->Leaf(LeafKind::kUnknown, launch.process),
                         Reason::kStartedCollective, static_cast<int>(i), launch.id);
     } else if (ref.kind == PartKind::kCollective) {
