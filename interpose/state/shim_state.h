@@ -266,14 +266,15 @@ struct TorchOperation {
 
 // The call of torch.distributed that Python has made on a thread.
 struct TorchCall {
-  uint64_t site;    // the line of the job; 0: in none
-  uint32_t comm;    // id of its group; kNoId: not known
-  uint32_t depth;   // calls, one in another
-  uint32_t making;  // id of the group that it makes
-  bool recorded;    // by the front end: what it does inside goes unrecorded
-  bool waits;       // in a wait that is recorded
-  bool held;        // the Work of `issued` is known
-  uintptr_t issue;  // the stack of the function that issues `issued`; 0: none
+  uint64_t site;     // the line of the job; 0: in none
+  uint32_t comm;     // id of its group; kNoId: not known
+  uint32_t depth;    // calls, one in another
+  uint32_t making;   // id of the group that it makes
+  bool recorded;     // by the front end: what it does inside goes unrecorded
+  bool runs_others;  // as a backward pass does: calls of Python inside have lines of their own
+  bool waits;        // in a wait that is recorded
+  bool held;         // the Work of `issued` is known
+  uintptr_t issue;   // the stack of the function that issues `issued`; 0: none
   TorchOperation issued;
 };
 

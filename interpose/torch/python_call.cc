@@ -11,6 +11,8 @@
 namespace gordian::interpose {
 namespace {
 
+constexpr uint32_t kRunsOthers = UINT32_MAX;  // as in interpose/python/gordian_torch/shim.py
+
 // As interpose/python/gordian_torch/shim.py fills it.
 struct Python {
   void* (*tuple_item)(void* tuple, ptrdiff_t at);
@@ -87,9 +89,9 @@ GORDIAN_API void* gordian_torch_call(void* self, void* arguments, void* keywords
   return result;
 }
 
-// The same for calls that C++ may see too (gordian_torch_within). A number from before() is the line
-// of the job in its lower half, and the group in its upper one: what the function does is then
-// recorded where it is seen, and after() is not called. Else the front end records it.
+// The same for calls that C++ may see too (EnterTorchCall). A number from before() is the line of
+// the job in its lower half, and the group in its upper one, or kRunsOthers: what the function does
+// is then recorded where it is seen, and after() is not called. Else the front end records it.
 GORDIAN_API void* gordian_torch_method(void* self, void* arguments, void* keywords) {
   using namespace gordian::interpose;
   const Python& python = g_python;
@@ -102,10 +104,13 @@ GORDIAN_API void* gordian_torch_method(void* self, void* arguments, void* keywor
   const bool only_line = IsNumber(token);
   const uint64_t number = only_line ? python.number(token) : 0;
   const uint64_t line = number & UINT32_MAX;
-  gordian_torch_within(static_cast<uint32_t>(number >> 32),
-                       line != 0 ? gordian::ring::kTextSite | line : 0, !only_line);
+  const auto upper = static_cast<uint32_t>(number >> 32);
+  const bool runs_others = upper == kRunsOthers;
+  TorchCall outer = {};
+  EnterTorchCall(runs_others ? gordian::ring::kNoId : upper,
+                 line != 0 ? gordian::ring::kTextSite | line : 0, !only_line, runs_others, &outer);
   void* result = python.call(python.tuple_item(self, 1), arguments, keywords);
-  gordian_torch_left(result == nullptr);
+  LeaveTorchCall(result == nullptr, outer);
   if (!only_line) result = CallAfter(self, token, result);
   python.decrease(token);
   return result;

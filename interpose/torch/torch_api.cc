@@ -81,6 +81,40 @@ void SeeTorchOperation(ThreadContext& thread, const TorchOperation& operation) {
   }
 }
 
+void EnterTorchCall(uint32_t comm, uint64_t site, bool recorded, bool runs_others,
+                    TorchCall* outer) {
+  ThreadContext* const thread = CurrentThread();
+  if (thread == nullptr) return;
+  TorchCall& torch = thread->torch;
+  if (torch.depth != 0 && !torch.runs_others) {
+    ++torch.depth;
+    return;
+  }
+  if (torch.waits) gordian_torch_waited(ring::kTorchCall_wait, 1);  // an exception has ended it
+  torch.waits = false;
+  *outer = torch;
+  torch.depth = 1;
+  torch.site = site != 0 ? site : outer->site;
+  torch.comm = comm;
+  torch.recorded = recorded;
+  torch.runs_others = runs_others;
+  torch.issue = 0;
+  torch.issued.comm = ring::kNoId;
+}
+
+void LeaveTorchCall(bool failed, const TorchCall& outer) {
+  ThreadContext* const thread = CurrentThread();
+  if (thread == nullptr) return;
+  TorchCall& torch = thread->torch;
+  if (torch.depth == 0 || --torch.depth != 0) return;
+  if (torch.waits) gordian_torch_waited(ring::kTorchCall_wait, 1);
+  if (failed && torch.issue != 0 && torch.issued.comm != ring::kNoId) {
+    SeeTorchOperation(*thread, torch.issued);
+  }
+  torch = outer;
+  torch.making = ring::kNoId;
+}
+
 }  // namespace gordian::interpose
 
 using namespace gordian;
@@ -130,36 +164,6 @@ GORDIAN_API void gordian_torch_layout(uint32_t elements_at, uint32_t type_at, co
   memcpy(torch->layout.types, types, count < kTensorTypes ? count : kTensorTypes);
   torch->layout.type_at = type_at;
   torch->layout.elements_at = elements_at;
-}
-
-// The thread is in a call of torch.distributed on the group (kNoId: not known), at this line of the
-// job, until gordian_torch_left. `recorded`: the front end records what it does.
-GORDIAN_API void gordian_torch_within(uint32_t comm, uint64_t site, uint32_t recorded) {
-  ThreadContext* const thread = CurrentThread();
-  if (thread == nullptr) return;
-  TorchCall& torch = thread->torch;
-  if (torch.depth++ != 0) return;
-  torch.site = site;
-  torch.comm = comm;
-  torch.recorded = recorded != 0;
-  torch.issue = 0;
-  torch.issued.comm = ring::kNoId;
-}
-
-// `failed`: by an exception, so that an operation that it has issued is nothing to wait for.
-GORDIAN_API void gordian_torch_left(int32_t failed) {
-  ThreadContext* const thread = CurrentThread();
-  if (thread == nullptr) return;
-  TorchCall& torch = thread->torch;
-  if (torch.depth == 0 || --torch.depth != 0) return;
-  if (torch.waits) gordian_torch_waited(ring::kTorchCall_wait, 1);
-  if (failed != 0 && torch.issue != 0 && torch.issued.comm != ring::kNoId) {
-    SeeTorchOperation(*thread, torch.issued);
-  }
-  torch.site = 0;
-  torch.comm = torch.making = ring::kNoId;
-  torch.recorded = torch.waits = false;
-  torch.issue = 0;
 }
 
 // The thread enters a call that makes a group, which all members, or all of `parent`'s, make.

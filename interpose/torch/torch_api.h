@@ -14,8 +14,6 @@ GORDIAN_API uint64_t gordian_torch_operation(uint32_t call, uint32_t comm, int32
 GORDIAN_API void gordian_torch_wait(uint32_t call, uint32_t comm, uint64_t number, uint32_t part,
                                     uint64_t peer, uint64_t site);
 GORDIAN_API void gordian_torch_waited(uint32_t call, int32_t result);
-GORDIAN_API void gordian_torch_within(uint32_t comm, uint64_t site, uint32_t recorded);
-GORDIAN_API void gordian_torch_left(int32_t failed);
 GORDIAN_API void gordian_torch_text(uint32_t call, uint64_t subject, const char* text,
                                     uint64_t bytes);
 
@@ -23,6 +21,14 @@ namespace gordian::interpose {
 
 // Shorter limits of a wait are the program's own way to go on.
 inline constexpr int64_t kLongLimitMs = 300'000;
+
+// The thread is in a call of torch.distributed on the group (kNoId: not known), at this line of the
+// job, until LeaveTorchCall. `recorded`: the front end records what it does. `runs_others`: calls of
+// Python inside count for themselves. `outer` is what the thread was in, for LeaveTorchCall.
+void EnterTorchCall(uint32_t comm, uint64_t site, bool recorded, bool runs_others,
+                    TorchCall* outer);
+// `failed`: by an exception, so that an operation that it has issued is nothing to wait for.
+void LeaveTorchCall(bool failed, const TorchCall& outer);
 
 // An operation is about to be issued; nothing waits for it yet. `types`: the data type, and the
 // operator in the next byte, as OperationPayload has them.

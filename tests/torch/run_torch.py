@@ -89,10 +89,14 @@ def watched(args, name, ranks, twin, work):
         return code, json.load(f)
 
 
-def guilty_line(file, name):
+def marked_lines(file, mark):
     with open(os.path.join(HERE, "jobs", file), encoding="utf-8") as f:
         lines = f.read().splitlines()
-    return next(i + 1 for i, line in enumerate(lines) if line.endswith(f"# guilty: {name}"))
+    return [i + 1 for i, line in enumerate(lines) if line.endswith(f"# {mark}")]
+
+
+def guilty_line(file, name):
+    return marked_lines(file, f"guilty: {name}")[0]
 
 
 def report_of(args, session):
@@ -114,7 +118,11 @@ def check(args, name, code, verdict, session):
     hangs = args.backend not in expect.ends
     if hangs != (code == 137):
         raise Failure(f"exit code {code}: " + ("it was not killed" if hangs else "it ends by itself"))
-    wanted = [*expect.says] + ([f"{expect.line}:{guilty_line(expect.line, name)}"] if expect.line else [])
+    wanted = [*expect.says]
+    if expect.line:
+        wanted.append(f"{expect.line}:{guilty_line(expect.line, name)}")
+        # Where C++ has issued an operation within a call of Python: not only in a stack.
+        wanted += [f"at {expect.line}:{line} " for line in marked_lines(expect.line, f"also: {name}")]
     report = report_of(args, session)
     for text in wanted:
         if text not in report:

@@ -16,7 +16,7 @@ import weakref
 from gordian_torch import names, operations
 from gordian_torch.operations import is_short
 from gordian_torch.groups import Group, Groups, hash_of
-from gordian_torch.shim import FAILED, Shim
+from gordian_torch.shim import FAILED, RUNS_OTHERS, Shim
 from gordian_torch.sites import Sites
 
 
@@ -45,6 +45,7 @@ class FrontEnd:
         self.local = threading.local()  # .inside: in a call that makes a group
         self.seen = frozenset()  # methods whose calls on gloo's groups the shim sees in C++
         self.layout = None  # of tensors, once it is measured; False: not known
+        self.whole = False  # PyTorch has been imported, and what is not torch.distributed's is wrapped
 
     def look_into(self):
         """Has the shim see calls in C++, where it can (interpose/torch/gloo_entries.cc)."""
@@ -89,6 +90,7 @@ class FrontEnd:
                 return None
             if world:
                 self.groups.generation += 1
+                self.wrap_the_rest()
             name = kwargs.get("group_name")
             if name is None:
                 name = getattr(self.module, "_group_count", 0)
@@ -294,10 +296,35 @@ class FrontEnd:
     def line(self, group, *args, **kwargs):
         """The half before a function that issues operations on the group."""
         try:
+            line = self.sites.line_of(sys._getframe(1))
             known = self.groups.by_group.get(group)
-            return (known.upper if known is not None else 0) | self.sites.line_of(sys._getframe(1))
+            if known is None:
+                return line
+            if not known.named:
+                self.name(known, names.of_group(group))
+                known.named = True
+            return known.upper | line
         except Exception:
             return None
+
+    def line_of_backward(self, *args, **kwargs):
+        """The half before a function that runs a backward pass, whose hooks issue operations in C++."""
+        try:
+            return RUNS_OTHERS | self.sites.line_of(sys._getframe(1))
+        except Exception:
+            return None
+
+    def wrap_the_rest(self):
+        """Once, when a program makes its first group: PyTorch has been imported whole by then."""
+        if self.whole:
+            return
+        self.whole = True
+        try:
+            autograd = sys.modules.get("torch.autograd")
+            for name in ("backward", "grad"):
+                _wrap_function(self, autograd, name, self.line_of_backward, None, seen=True)
+        except Exception:
+            pass
 
     def drop(self, held):
         """Nothing can wait for the Work any more, and what others need of it, its start, has been."""

@@ -3,6 +3,8 @@
 import ctypes
 
 VERSION = 2
+# In place of a group: the call runs others, which count for themselves.
+RUNS_OTHERS = 0xffffffff << 32
 # What the second half gets in place of a result, when the function has raised.
 FAILED = object()
 

@@ -21,7 +21,7 @@ def uneven_inputs(job):
     model = wrapped(job, nn.Linear(64, 64))
     batches = 2 if job.mistaken and job.last else 3
     for _ in range(batches):
-        model(torch.ones(8, 64, device=job.device)).sum().backward()
+        model(torch.ones(8, 64, device=job.device)).sum().backward()  # also: uneven_inputs
         job.wait()
     dist.all_reduce(job.ones(1), group=validation)  # guilty: uneven_inputs
     job.wait()
