@@ -56,8 +56,10 @@ std::string ShortForm(const CallSite& site, uint64_t address) {
   }
   if (!site.file.empty() && site.line > 0) {
     const std::string_view file = Basename(site.file);
-    return function.empty() ? fmt::format("{}:{}", file, site.line)
-                            : fmt::format("{}:{} {}()", file, site.line, function);
+    std::string text = fmt::format("{}:{}", file, site.line);
+    if (!function.empty()) text += " " + function + "()";
+    if (!site.within.empty()) text += " in torch's " + site.within.substr(0, kMaxShownFunction);
+    return text;
   }
   if (!site.module.empty()) {
     const std::string_view module = Basename(site.module);
@@ -90,7 +92,9 @@ class CallSites::Impl {
     if (function == std::string::npos) return;
     CallSite site;
     site.file = text.substr(0, line);
-    site.function = text.substr(function + 1);
+    const size_t within = text.find('\n', function + 1);
+    site.function = text.substr(function + 1, within - function - 1);
+    if (within != std::string::npos) site.within = text.substr(within + 1);
     std::from_chars(text.data() + line + 1, text.data() + function, site.line);
     std::lock_guard lock(mutex_);
     if (python_.size() < kMaxSites) python_.insert_or_assign(key, std::move(site));

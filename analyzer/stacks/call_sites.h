@@ -29,9 +29,10 @@ struct CallSite {
   int line = 0;
   std::string module;   // path of the mapped file
   uint64_t offset = 0;  // address in the module, as nm and objdump print it
+  std::string within;   // of Python: PyTorch's call that the site's is part of: "all_reduce"
 };
 
-// "train.cc:88 step()", else "train+0x1234 (step)", else "train+0x1234", else "0x7f..", else "".
+// "train.cc:88 step()", "train.py:88 step() in torch's all_reduce", else "train+0x1234 (step)", else "train+0x1234", else "0x7f..", else "".
 std::string ShortForm(const CallSite& site, uint64_t address);
 
 // Gives reports and JSON the text of a site. Must be callable from any thread.
@@ -46,7 +47,7 @@ class CallSites {
   CallSites& operator=(const CallSites&) = delete;
 
   void OnModule(const v1::Module& module);
-  // A site of Python code: `text` is file, line and function, by newlines.
+  // A site of Python code: `text` is file, line, function and CallSite::within, by newlines.
   void OnPythonSite(model::ProcessId process, uint64_t site, const std::string& text);
 
   // Remembers a site that a verdict may name soon. Cheap; keeps at most a few thousand.

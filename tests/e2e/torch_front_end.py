@@ -53,7 +53,7 @@ wait $other && exit $first
 '''
 
 
-class Watched(unittest.TestCase):
+class Run(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.mkdtemp(prefix="gordian-torch-")
         self.passed = False
@@ -66,13 +66,18 @@ class Watched(unittest.TestCase):
 
     def watch(self, kind, *more, options=("--on-verdict", "kill")):
         """The last verdict, the report's text, and how the job ended."""
+        return self.watch_command([PYTHON, os.path.join(HERE, "job.py"), kind, *more], options, environment())
+
+    def watch_command(self, job, options, variables):
         session = os.path.join(self.folder, "session")
-        command = [GORDIAN, "run", "--session", session, *options, "--", "bash", "-c", LAUNCH, "launch",
-                   free_port(), PYTHON, os.path.join(HERE, "job.py"), kind, *more]
-        done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=150)
+        command = [GORDIAN, "run", "--session", session, *options, "--", "bash", "-c", LAUNCH, "launch", free_port(),
+                   *job]
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=150)
         with open(os.path.join(session, "verdict.json")) as f:
             return json.load(f), done.stdout + done.stderr, done.returncode
 
+
+class Watched(Run):
     def line_of(self, kind):
         """The line of the job's function that is marked so."""
         with open(os.path.join(HERE, "job.py")) as f:
@@ -112,6 +117,32 @@ class Watched(unittest.TestCase):
         verdict, text, _ = self.watch("raises", options=("--on-verdict", "kill", "--suspect-after", "5"))
         self.assertEqual(verdict["verdict"], "rank_exited", text)
         self.assertIn("ValueError: the batch is empty at job.py:", " ".join(text.split()))
+        self.passed = True
+
+
+class OverNccl(Run):
+    """With a stand-in for PyTorch, whose groups issue NCCL's calls."""
+
+    def watch_job(self, *more):
+        return self.watch_command([sys.executable, os.path.join(HERE, "nccl_job.py"), *more],
+                                  ("--emulator", "--on-verdict", "kill"),
+                                  environment(PYTHONPATH=os.path.join(HERE, "stand_in"), JOB_FOLDER=self.folder))
+
+    def line_of_rank(self, rank):
+        with open(os.path.join(HERE, "nccl_job.py")) as f:
+            return next(i + 1 for i, line in enumerate(f) if line.endswith(f"# here: rank {rank}\n"))
+
+    def test_calls_are_named_by_those_of_pytorch(self):
+        verdict, text, _ = self.watch_job()
+        self.assertEqual((verdict["verdict"], verdict["confidence"]), ("deadlock", "confirmed"), text)
+        self.assertIn(f"at nccl_job.py:{self.line_of_rank(0)} main() in torch's all_reduce", text)
+        self.assertIn(f"at nccl_job.py:{self.line_of_rank(1)} main() in torch's backward", text)
+        self.assertIn("AllReduce #1 on tp", text)
+        self.passed = True
+
+    def test_calls_are_named_by_those_of_pytorch_twin(self):
+        verdict, text, code = self.watch_job("--twin")
+        self.assertEqual((verdict["verdict"], code), ("finished", 0), text)
         self.passed = True
 
 

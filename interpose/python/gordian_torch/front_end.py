@@ -102,7 +102,7 @@ class FrontEnd:
                                group_rank, 0, 0, self.sites.of_caller(1))
             if world:
                 self.groups.world = group
-            self.name(group, kwargs.get("group_desc"))
+            self.name(group, names.described(kwargs.get("group_desc")))
             self.local.inside = self.inside() + 1
             return group
         except Exception:
@@ -110,7 +110,7 @@ class FrontEnd:
 
     def name(self, group, name):
         """Once. `name` may be known only after the group has been made."""
-        if group.named or not name or name in ("undefined", "default_pg"):
+        if group.named or not name:
             return
         text = str(name).encode("utf-8", "replace")[:256]
         if group.host:
@@ -239,6 +239,7 @@ class FrontEnd:
         call = shim.calls[row]
         wait_call = shim.calls["wait"]
         line_of = self.sites.line_of
+        line_within = self.sites.within(row).line_of
         get_frame = sys._getframe
         record = shim.operation
         record_wait = shim.wait
@@ -252,12 +253,12 @@ class FrontEnd:
             try:
                 group = groups.by_group.get(pg)
                 if group is None:
-                    return line_of(get_frame(1))
+                    return line_within(get_frame(1))
                 if not group.named:
                     self.name(group, names.of_group(pg))
                     group.named = True
                 if not group.host:
-                    return group.upper | line_of(get_frame(1))
+                    return group.upper | line_within(get_frame(1))
                 if seen and group.bound:
                     return line_of(get_frame(1))
                 described = describe(args, kwargs)
@@ -310,7 +311,7 @@ class FrontEnd:
     def line_of_backward(self, *args, **kwargs):
         """The half before a function that runs a backward pass, whose hooks issue operations in C++."""
         try:
-            return RUNS_OTHERS | self.sites.line_of(sys._getframe(1))
+            return RUNS_OTHERS | self.sites.within("backward").line_of(sys._getframe(1))
         except Exception:
             return None
 

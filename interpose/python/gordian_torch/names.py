@@ -41,11 +41,13 @@ def _by_variable(pg):
     return None
 
 
+def described(text):
+    """The name in a group's description: a DeviceMesh calls the group of its dimension tp mesh_tp."""
+    if text in (None, "", "undefined", "default_pg"):
+        return None
+    return text[len("mesh_"):] if text.startswith("mesh_") else text
+
+
 def of_group(pg):
     """None: nothing names it, and its members do."""
-    name = _by_variable(pg)
-    if name is None:
-        described = getattr(pg, "group_desc", None)
-        if described not in (None, "", "undefined", "default_pg"):
-            name = described[len("mesh_"):] if described.startswith("mesh_") else described
-    return name
+    return _by_variable(pg) or described(getattr(pg, "group_desc", None))

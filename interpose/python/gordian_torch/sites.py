@@ -1,5 +1,6 @@
 """Names the line of the job that made a call, by a number that the shim's records hold."""
 
+import itertools
 import os
 import sys
 
@@ -12,12 +13,23 @@ class Sites:
         self._own = tuple(os.path.join(folder, "") for folder in own_folders)
         self._row = shim.calls["site"]
         self._get_frame = sys._getframe
-        self.forget()
+        self._within = ""  # the call of torch.distributed that NCCL's are made in
+        self._numbers = itertools.count(1)
+        self._others = {}  # by their `_within`
+        self._codes = {}  # id of a code object -> (it, {instruction: number}); None: PyTorch's own
+
+    def within(self, call):
+        """The same, for what NCCL and C++ do in this call of PyTorch."""
+        if call not in self._others:
+            made = self._others[call] = Sites(self._shim, ())
+            made._own, made._numbers, made._within = self._own, self._numbers, call
+        return self._others[call]
 
     def forget(self):
         """In a forked child, whose ring has none of the texts."""
-        self._codes = {}  # id of a code object -> (it, {instruction: number}); None: PyTorch's own
-        self._last = 0
+        self._codes.clear()
+        for other in self._others.values():
+            other.forget()
 
     def of_caller(self, depth):
         """Of the frame `depth` above the caller of this, or the innermost outside of PyTorch."""
@@ -50,9 +62,9 @@ class Sites:
         return code.co_filename.startswith(self._own) or code.co_filename.startswith("<frozen")
 
     def _add(self, frame):
-        self._last += 1
+        number = next(self._numbers)
         code = frame.f_code
         name = getattr(code, "co_qualname", code.co_name)
-        text = f"{code.co_filename}\n{frame.f_lineno or 0}\n{name}".encode("utf-8", "replace")
-        self._shim.text(self._row, _TEXT_SITE | self._last, text, len(text))
-        return self._last
+        text = f"{code.co_filename}\n{frame.f_lineno or 0}\n{name}\n{self._within}".encode("utf-8", "replace")
+        self._shim.text(self._row, _TEXT_SITE | number, text, len(text))
+        return number

@@ -12,6 +12,7 @@
 
 #include "analyzer/stacks/function_name.h"
 #include "gordian/v1/event.pb.h"
+#include "proto/ring/record.h"
 
 namespace gordian::analyzer {
 namespace known {
@@ -208,6 +209,19 @@ TEST(CallSites, NotedSitesAreResolvedAhead) {
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(sites.Resolve(1, place.return_address).line, place.line);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(5));
+}
+
+TEST(PythonSites, NameTheCallOfPyTorchThatTheyArePartOf) {
+  CallSites sites;
+  constexpr uint64_t kSite = ring::kTextSite | 1;
+  const auto shown = [&](const std::string& text) {
+    sites.OnPythonSite(1, kSite, text);
+    return ShortForm(sites.Resolve(1, kSite), kSite);
+  };
+  EXPECT_EQ(shown("/a/train.py\n88\nTrainer.step\nall_reduce"),
+            "train.py:88 Trainer.step() in torch's all_reduce");
+  EXPECT_EQ(shown("/a/train.py\n88\nTrainer.step\n"), "train.py:88 Trainer.step()");
+  EXPECT_EQ(shown("/a/train.py\n88\nTrainer.step"), "train.py:88 Trainer.step()");
 }
 
 TEST(FunctionName, IsWithoutParametersAndReturnType) {

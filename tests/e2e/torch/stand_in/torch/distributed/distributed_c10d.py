@@ -1,0 +1,101 @@
+"""Process groups over NCCL. A group makes its communicator at its first operation."""
+
+import ctypes
+import os
+import time
+
+_cuda = ctypes.CDLL("libcudart.so.13")
+_nccl = ctypes.CDLL("libnccl.so.2")
+
+
+class _UniqueId(ctypes.Structure):
+    _fields_ = [("internal", ctypes.c_byte * 128)]
+
+
+_nccl.ncclAllReduce.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int,
+                                ctypes.c_void_p, ctypes.c_void_p]
+_nccl.ncclCommInitRank.argtypes = [ctypes.c_void_p, ctypes.c_int, _UniqueId, ctypes.c_int]
+
+
+def _check(result):
+    if result != 0:
+        raise RuntimeError(f"{result}")
+
+
+class GroupMember:
+    WORLD = None
+
+
+class Work:
+    def wait(self, timeout=None):
+        return True
+
+    def is_completed(self):
+        return False
+
+
+class ProcessGroup:
+    stream = ctypes.c_void_p()
+    memory = ctypes.c_void_p()
+
+    def __init__(self, rank, size, name):
+        self.rank, self.size, self.path, self.comm = rank, size, os.path.join(os.environ["JOB_FOLDER"], name), None
+
+    def communicator(self):
+        if self.comm is None:
+            unique = _UniqueId()
+            if self.rank == 0:
+                _check(_nccl.ncclGetUniqueId(ctypes.byref(unique)))
+                with open(self.path + ".new", "wb") as f:
+                    f.write(bytes(unique))
+                os.rename(self.path + ".new", self.path)
+            while not os.path.exists(self.path):
+                time.sleep(0.001)
+            with open(self.path, "rb") as f:
+                ctypes.memmove(ctypes.byref(unique), f.read(), 128)
+            self.comm = ctypes.c_void_p()
+            _check(_nccl.ncclCommInitRank(ctypes.byref(self.comm), self.size, unique, self.rank))
+        return self.comm
+
+    def issue(self):
+        _check(_nccl.ncclAllReduce(self.memory, self.memory, 1024, 7, 0, self.communicator(), self.stream))
+
+    def allreduce(self, tensors, options=None):
+        self.issue()
+        return Work()
+
+
+def _new_process_group_helper(group_size, group_rank, global_ranks_in_group, backend, store, group_name=None,
+                              group_desc=None):
+    return ProcessGroup(group_rank, group_size, group_name)
+
+
+def _store_based_barrier(*args):
+    pass
+
+
+def destroy_process_group(group=None):
+    pass
+
+
+def init_process_group(backend):
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    _check(_cuda.cudaSetDevice(ctypes.c_int(rank)))
+    _check(_cuda.cudaStreamCreateWithFlags(ctypes.byref(ProcessGroup.stream), ctypes.c_uint(1)))
+    _check(_cuda.cudaMalloc(ctypes.byref(ProcessGroup.memory), ctypes.c_size_t(1 << 16)))
+    GroupMember.WORLD = _new_process_group_helper(size, rank, [], backend, None, group_name="0",
+                                                  group_desc="default_pg")
+
+
+def new_group(name, group_desc=None):
+    world = GroupMember.WORLD
+    return _new_process_group_helper(world.size, world.rank, list(range(world.size)), "nccl", None, group_name=name,
+                                     group_desc=group_desc)
+
+
+def all_reduce(tensor, group=None):
+    (group or GroupMember.WORLD).allreduce([tensor]).wait()
+
+
+def synchronize():
+    _check(_cuda.cudaStreamSynchronize(ProcessGroup.stream))
