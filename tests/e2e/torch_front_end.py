@@ -137,7 +137,8 @@ class OverNccl(Run):
         self.assertEqual((verdict["verdict"], verdict["confidence"]), ("deadlock", "confirmed"), text)
         self.assertIn(f"at nccl_job.py:{self.line_of_rank(0)} main() in torch's all_reduce", text)
         self.assertIn(f"at nccl_job.py:{self.line_of_rank(1)} main() in torch's backward", text)
-        self.assertIn("AllReduce #1 on tp", text)
+        self.assertIn("AllReduce #1 on tp", text)  # as its description says
+        self.assertIn("AllReduce #1 on dp", text)  # as the mesh calls its dimension
         self.passed = True
 
     def test_calls_are_named_by_those_of_pytorch_twin(self):

@@ -315,6 +315,18 @@ class FrontEnd:
         except Exception:
             return None
 
+    def after_mesh(self, mesh, result):
+        """Dimensions name their groups. That of all ranks may serve several, and others."""
+        try:
+            if result is FAILED:
+                return
+            for dimension, name in enumerate(mesh.mesh_dim_names or ()):
+                known = self.groups.by_group.get(mesh.get_group(dimension))
+                if known is not None and known is not self.groups.world:
+                    self.name(known, name)
+        except Exception:
+            pass
+
     def wrap_the_rest(self):
         """Once, when a program makes its first group: PyTorch has been imported whole by then."""
         if self.whole:
@@ -324,6 +336,9 @@ class FrontEnd:
             autograd = sys.modules.get("torch.autograd")
             for name in ("backward", "grad"):
                 _wrap_function(self, autograd, name, self.line_of_backward, None, seen=True)
+            mesh = getattr(sys.modules.get("torch.distributed.device_mesh"), "DeviceMesh", None)
+            if mesh is not None:
+                _wrap_method(self, mesh, "__init__", lambda mesh, *args, **kwargs: mesh, self.after_mesh)
         except Exception:
             pass
 

@@ -43,7 +43,7 @@ def _by_variable(pg):
 
 def described(text):
     """The name in a group's description: a DeviceMesh calls the group of its dimension tp mesh_tp."""
-    if text in (None, "", "undefined", "default_pg"):
+    if text in (None, "", "undefined", "default_pg", "mesh_default"):
         return None
     return text[len("mesh_"):] if text.startswith("mesh_") else text
 

@@ -10,8 +10,8 @@ from torch.distributed.device_mesh import DeviceMesh
 
 def main():
     dist.init_process_group("nccl")
-    DeviceMesh("cuda", [0, 1], mesh_dim_names=("dp",))
-    gradients, activations = dist.GroupMember.WORLD, dist.new_group("1", group_desc="mesh_tp")
+    gradients = DeviceMesh("cuda", [0, 1], mesh_dim_names=("dp",)).get_group(0)
+    activations = dist.new_group("1", group_desc="mesh_tp")
     for group in (gradients, activations):
         dist.all_reduce(None, group=group)
     dist.synchronize()
