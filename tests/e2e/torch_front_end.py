@@ -106,6 +106,13 @@ class Watched(Run):
         self.assertIn(f"job.py:{self.line_of('key')} key()", text)
         self.passed = True
 
+    def test_key_that_nothing_sets(self):
+        verdict, text, _ = self.watch("unset_key", options=("--on-verdict", "kill-suspected", "--suspect-after", "3"))
+        self.assertEqual((verdict["verdict"], verdict["confidence"]), ("host_blocked", "suspected"), text)
+        self.assertEqual(verdict["culprit_ranks"], [1], text)
+        self.assertIn('rank 1 has not set key "schedule" of the store', " ".join(text.split()))
+        self.passed = True
+
     def test_a_thread_that_calls_later_prevents_the_proof(self):
         verdict, text, code = self.watch("late_thread")
         self.assertEqual(verdict["verdict"], "finished", text)

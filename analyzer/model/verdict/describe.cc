@@ -65,12 +65,22 @@ std::string Describer::HostCall(const WaitNode& node, Site* site) const {
                                         : Name(record.call);
 }
 
+std::string Describer::KeyAwaited(const WaitNode& node) const {
+  for (const WaitNode::Edge& edge : node.out) {
+    if (edge.reason != Reason::kStoreKey) continue;
+    const std::string& key = graph_.execution().KeyName(graph_.nodes()[edge.to].sequence);
+    return key.empty() ? "a key" : "key \"" + key + "\"";
+  }
+  return "";
+}
+
 std::string Describer::Operation(const WaitNode& waiter) const {
   if (const Launch* launch = graph_.execution().FindLaunch(waiter.launch)) {
     return names_.NameOf(*launch);
   }
   if (const InitCall* init = InitOf(waiter)) return names_.Init(*init);
-  return HostCall(waiter, nullptr);
+  const std::string key = KeyAwaited(waiter);
+  return key.empty() ? HostCall(waiter, nullptr) : "a wait for " + key + " of the store";
 }
 
 std::vector<int> Describer::MissingIn(ProcessId process, const Arrow& arrow) const {
@@ -170,8 +180,7 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
       arrow.operation = "a stream's wait for a value in memory";
       arrow.awaited = "the write of the value that a stream waits for";
     } else if (witness[i].edge.reason == Reason::kStoreKey) {
-      const std::string& key = graph_.execution().KeyName(nodes[witness[i].edge.to].sequence);
-      const std::string named = key.empty() ? "a key" : "key \"" + key + "\"";
+      const std::string named = KeyAwaited(from);
       HostCall(from, &edge.site);
       edge.op = "store_wait";
       arrow.operation = "a wait for " + named + " of the store";

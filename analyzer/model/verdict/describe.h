@@ -46,6 +46,8 @@ class Describer {
   // What a process that has not joined does now; sets *site (may be null) to where.
   std::string Instead(ProcessId, Site* site) const;
   std::string Operation(const WaitNode& waiter) const;  // that a waiting node waits in
+  // "key \"ready\"", if the thread waits for one of a store.
+  std::string KeyAwaited(const WaitNode& thread) const;
   const InitCall* InitOf(const WaitNode& thread) const;
 
  private:

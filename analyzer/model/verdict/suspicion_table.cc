@@ -11,12 +11,11 @@ namespace {
 
 constexpr char kNotMade[] =
     "{Culprits} {has|have} not made {operation}; {waiting} in it{instead: (*)}.";
-constexpr char kNotJoined[] =
-    "{Culprits} {has|have} not joined {operation}{only_instead:, it *}; {waiting}.";
+constexpr char kNotJoined[] = "{Culprits} {has|have} not {missed}{only_instead:, it *}; {waiting}.";
 constexpr char kNotJoinedEachOther[] =
     "{Culprits} have not joined what others of them wait in, {operation} for one.";
 constexpr char kNotJoinedYet[] =
-    "{Culprits} {has|have} not joined {operation} yet{only_instead:, it *}; {waiting}.";
+    "{Culprits} {has|have} not {missed} yet{only_instead:, it *}; {waiting}.";
 
 // Patience. A rank that works, only not on what the others wait for, gets more time, and so do
 // kernels, which may just be long. Many ranks over a slow network take long to find each other. At
@@ -76,6 +75,7 @@ std::string Word(std::string_view name, const SuspicionWords& words) {
   if (name == "waiting") return wait.empty() ? "others wait" : wait;
   if (name == "victims") return wait;
   if (name == "operation") return words.operation;
+  if (name == "missed") return words.missed.empty() ? "joined " + words.operation : words.missed;
   if (name == "instead") return words.instead;
   if (name == "only_instead") return words.culprits.size() == 1 ? words.instead : std::string();
   if (name == "difference") return words.difference;

@@ -51,6 +51,7 @@ struct SuspicionWords {
   std::vector<int> culprits;
   std::vector<int> victims;
   std::string operation;
+  std::string missed;      // what the culprits have not done; empty: joined the operation
   std::string instead;     // what the culprits do
   std::string difference;  // between groups
   std::string unseen;

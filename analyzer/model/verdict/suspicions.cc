@@ -182,8 +182,10 @@ class Search {
       it->second.early = early_;
       it->second.finding =
           MakeFinding(row.check, early_ ? Confidence::kPossible : Confidence::kSuspected);
-      it->second.words.operation =
-          describer_.Operation(view_.graph.nodes()[LaunchBehind(view_.graph, can, waiter)]);
+      const WaitNode& behind = view_.graph.nodes()[LaunchBehind(view_.graph, can, waiter)];
+      it->second.words.operation = describer_.Operation(behind);
+      const std::string key = describer_.KeyAwaited(behind);
+      if (!key.empty()) it->second.words.missed = "set " + key + " of the store";
     }
     it->second.waiters.push_back(waiter);
     uint64_t& stalled = it->second.finding.stalled_at_ns;

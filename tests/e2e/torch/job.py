@@ -30,6 +30,13 @@ def key(twin):
         store.set("ready", "yes")
 
 
+def unset_key(twin):
+    """Rank 0 waits for a key that nothing sets, while rank 1 does something else than calls."""
+    if dist.get_rank() == 0:
+        dist.distributed_c10d._get_default_store().get("schedule")  # here it waits
+    time.sleep(600)
+
+
 def late_thread(twin):
     """`opposite`, but another thread of rank 1 makes the missing call after a while."""
     import threading

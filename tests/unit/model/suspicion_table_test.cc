@@ -51,6 +51,14 @@ TEST(SuspicionTable, ARankThatWorksIsSaidWithoutAccusation) {
             "Rank 1 has not joined AllReduce #3 on dp yet, it last called a launch; rank 0 waits.");
 }
 
+TEST(SuspicionTable, AKeyOfAStoreIsSetNotJoined) {
+  SuspicionWords one = Words({1}, {0});
+  one.operation = "a wait for key \"ready\" of the store";
+  one.missed = "set key \"ready\" of the store";
+  EXPECT_EQ(Sentence(RowOf(Suspicion::kHostBlocked), one),
+            "Rank 1 has not set key \"ready\" of the store; rank 0 waits.");
+}
+
 TEST(SuspicionTable, WhatIsNotKnownIsLeftOut) {
   SuspicionWords words = Words({}, {0});
   EXPECT_EQ(Sentence(RowOf(Suspicion::kEvidenceMissing), words),
