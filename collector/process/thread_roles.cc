@@ -21,9 +21,9 @@ namespace {
 constexpr size_t kMostStackBytes = 64u << 10;
 constexpr size_t kMostFiles = 64;
 
-// What every thread of C++ begins in.
+// What every thread of C++ begins in, the address sanitizer's own beginning among them.
 constexpr std::string_view kPlumbing[] = {"libc.so",    "libc-",     "ld-linux", "ld-2.",
-                                          "libpthread", "libstdc++", "libgcc_s"};
+                                          "libpthread", "libstdc++", "libgcc_s", "libasan"};
 
 // Functions that a thread begins in, by linkage name. With `all` the whole stretch from the first to
 // the last function whose name begins so: the thread's own function is no symbol of the file.

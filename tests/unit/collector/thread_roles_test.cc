@@ -62,18 +62,29 @@ ThreadSleeps::Look LookAt(const std::string& file, const char* function) {
 
 const std::string kGloo = GORDIAN_GLOO_LOOKALIKE, kOther = GORDIAN_OTHER_LOOKALIKE;
 
-TEST(ThreadRoles, GloosLoopServes) {
+// ThreadSanitizer keeps some 770 KiB of thread-local data between a thread's stack and its
+// descriptor, more than ThreadRoles reads: every role is unknown there.
+class ThreadRolesTest : public testing::Test {
+ protected:
+  void SetUp() override {
+#ifdef __SANITIZE_THREAD__
+    GTEST_SKIP() << "under ThreadSanitizer the roles are unknown";
+#endif
+  }
+};
+
+TEST_F(ThreadRolesTest, GloosLoopServes) {
   EXPECT_TRUE(LookAt(kGloo, "_ZN4gloo9transport3tcp4Loop3runEv").library);
 }
 
-TEST(ThreadRoles, GloosWorkersCarryOperationsOut) {
+TEST_F(ThreadRolesTest, GloosWorkersCarryOperationsOut) {
   const ThreadSleeps::Look look = LookAt(kGloo, "_ZN4c10d16ProcessGroupGloo7runLoopEi");
   EXPECT_EQ(look.sleep, ThreadSleep::kOperation);
   EXPECT_FALSE(look.library);
 }
 
 // The same sleep in a thread that may do anything next.
-TEST(ThreadRoles, OthersHaveNone) {
+TEST_F(ThreadRolesTest, OthersHaveNone) {
   for (const auto& [file, function] : {std::pair(kGloo, "another_function"),
                                        std::pair(kOther, "_ZN4gloo9transport3tcp4Loop3runEv"),
                                        std::pair(kOther, "_ZN4c10d16ProcessGroupGloo7runLoopEi")}) {
