@@ -29,14 +29,14 @@ void AddOthers(const Names& names, const Process& process, Proof* proof) {
     if (state.library_thread || state.os_state == OsState::kGone) continue;
     // A candidate: in the proof itself.
     if (state.thread != 0 && (state.gpu_thread || state.call_id != 0)) continue;
-    proof->signature.insert(proof->signature.end(), {5, process.info.process, state.tid,
-                                                     state.cpu_ticks, state.context_switches});
+    proof->others.insert(proof->others.end(), {process.info.process, state.tid, state.cpu_ticks,
+                                               state.context_switches});
     const std::string thread =
         "thread " + (state.name.empty() ? std::to_string(state.tid) : state.name) + " of " + rank;
     if (state.os_state != OsState::kSleeping && state.os_state != OsState::kDisk) {
       proof->missing.push_back(thread + " runs and may make the call");
     } else if (rules::CarriesOut(state)) {
-      proof->signature.pop_back();  // its time limits may wake it for a moment
+      proof->others.pop_back();  // its time limits may wake it for a moment
     } else if (!rules::OnlyAThreadWakes(process, state)) {
       proof->missing.push_back(
           thread + (state.sleep == ThreadSleep::kUnknown
@@ -186,9 +186,10 @@ Confirmer::Standing Confirmer::Check(const Proof& proof, uint64_t round_begin_ns
   auto before = before_.find(proof.key);
   const bool same = before != before_.end() && before->second.signature == proof.signature;
   standing.unchanged_since_ns = same ? before->second.since_ns : round_begin_ns;
-  standing.confirmed = same && complete && before->second.complete;
+  standing.confirmed =
+      same && before->second.others == proof.others && complete && before->second.complete;
   wants_now_ |= complete && !standing.confirmed;
-  now_[proof.key] = {proof.signature, complete, standing.unchanged_since_ns};
+  now_[proof.key] = {proof.signature, proof.others, complete, standing.unchanged_since_ns};
   return standing;
 }
 

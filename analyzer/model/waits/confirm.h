@@ -15,8 +15,11 @@
 namespace gordian::model {
 
 struct Proof {
-  std::string key;                   // names the stuck nodes; equal in two rounds for the same hang
-  std::vector<uint64_t> signature;   // every counter of what is involved
+  std::string key;                  // names the stuck nodes; equal in two rounds for the same hang
+  std::vector<uint64_t> signature;  // every counter of what is involved
+  // The counters of threads that may come to make a missing call. Their change prevents a proof, not
+  // a suspicion: a thread beside the circle may run for as long as the job hangs.
+  std::vector<uint64_t> others;
   std::vector<std::string> missing;  // why it cannot be confirmed; empty: it can
   std::vector<std::string> assumes;
   // The launches of it, with the indices of their communicators.
@@ -46,7 +49,7 @@ class Confirmer {
 
  private:
   struct Seen {
-    std::vector<uint64_t> signature;
+    std::vector<uint64_t> signature, others;
     bool complete = false;
     uint64_t since_ns = 0;
   };

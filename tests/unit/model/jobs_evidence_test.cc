@@ -100,6 +100,20 @@ TEST(Jobs, AThreadThatOnlyAThreadWakesIsInTheCircle) {
   EXPECT_EQ(watching.Current().main.verdict, VerdictKind::kHealthy);
 }
 
+// It may make the missing call next, so there is no proof; its running holds no suspicion back.
+TEST(Jobs, AThreadThatRunsOnBesideACircle) {
+  SimJob job(Comms(2, 2), {Inits(2) + kInverted[0], Inits(2) + kInverted[1]});
+  job.other_thread = job.other_runs = true;
+  job.other_sleep = ThreadSleep::kThread;
+  JobModel model;
+  job.Run();
+  job.Rounds(&model, 4);
+  EXPECT_EQ(model.Current().main.verdict, VerdictKind::kHealthy);
+  job.Rounds(&model, 2);
+  ExpectVerdict(model.Current(),
+                {VerdictKind::kDeadlock, Confidence::kSuspected, {0, 1}, "host-wait-cycle"});
+}
+
 // What the rounds of a proof said was not so: the operations end, though nothing was aborted.
 TEST(Jobs, ADeadlockThatEndsIsDisproved) {
   SimJob job(Comms(2, 2), {Inits(2) + kInverted[0], Inits(2) + kInverted[1]});
