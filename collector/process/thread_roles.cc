@@ -140,11 +140,17 @@ ThreadRole ThreadRoles::Of(pid_t pid, uint64_t stack_pointer,
   while (end + kSelf < stack.size() && !is_descriptor(end)) ++end;
   if (end + kSelf >= stack.size()) return ThreadRole::kUnknown;
   stack.resize(end);
+  // Below the descriptor are the thread-local variables, which may hold addresses of functions. The
+  // first frame is in the C library.
+  bool started = false;
   // std::thread may begin in a function of its own in the same file.
   bool begun = false;
   for (auto word = stack.rbegin(); word != stack.rend(); ++word) {
     const ExecutableMapping* const mapping = MappingOf(code, *word);
-    if (mapping == nullptr || IsPlumbing(mapping->path)) continue;
+    if (mapping == nullptr) continue;
+    const bool plumbing = IsPlumbing(mapping->path);
+    started |= plumbing;
+    if (plumbing || !started) continue;
     if (!MayHaveRoots(mapping->path)) return ThreadRole::kUnknown;
     const File& file = FileOf(mapping->path);
     const uint64_t offset = *word - mapping->start + mapping->file_offset;

@@ -23,8 +23,12 @@ std::condition_variable g_changed;
 bool g_over = false;
 std::atomic<pid_t> g_tid = 0;
 
+// Between each thread's stack and its descriptor: no frame of the thread.
+thread_local void* (*volatile g_function)(void*) = [](void* argument) { return argument; };
+
 // With a time limit, so that only the thread's role can say that the outside does not matter.
 void SleepWithLimit() {
+  EXPECT_NE(g_function, nullptr);
   g_tid = static_cast<pid_t>(syscall(SYS_gettid));
   std::unique_lock lock(g_mutex);
   g_changed.wait_until(lock, std::chrono::steady_clock::now() + std::chrono::hours(1),
@@ -43,7 +47,8 @@ ThreadSleeps::Look LookAt(const std::string& file, const char* function) {
   EXPECT_EQ(pthread_create(&thread, nullptr, begin, reinterpret_cast<void*>(&SleepWithLimit)), 0);
   ThreadSleeps sleeps(getpid());
   ThreadSleeps::Look look;
-  for (int tries = 0; tries < 2000 && look.sleep == ThreadSleep::kUnknown; ++tries) {
+  for (int tries = 0; tries < 2000 && look.sleep == ThreadSleep::kUnknown && !look.library;
+       ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     const std::vector<TaskState> tasks = ReadTasks(getpid());
     sleeps.Begin(tasks);
