@@ -32,7 +32,7 @@ uint32_t Woken(const Process& process, WaitNodes* nodes) {
   if (!nodes->Shared(NodeKind::kWoken, /*any=*/true, id, 0, &node)) return node;
   (*nodes)[node].process = id;
   for (const ThreadState& state : process.state.threads) {
-    if (state.library_thread || OnlyAThreadWakes(process, state)) continue;
+    if (state.library_thread || OnlyAThreadWakes(process, state) || CarriesOut(state)) continue;
     const uint32_t thread = nodes->ThreadOf(id, state.thread);
     if (thread != kNoNode) nodes->Wait(node, thread, Reason::kNotCalled);
   }
