@@ -67,6 +67,8 @@ model::ThreadSleep TranslateSleep(v1::ThreadSleep sleep) {
       return model::ThreadSleep::kThread;
     case v1::THREAD_SLEEP_OPERATION:
       return model::ThreadSleep::kOperation;
+    case v1::THREAD_SLEEP_WATCH:
+      return model::ThreadSleep::kWatch;
     default:
       return model::ThreadSleep::kUnknown;
   }

@@ -37,6 +37,12 @@ constexpr Root kRoots[] = {
     {"_ZN4gloo9transport2uv4libuv4Loop3runEv", false, ThreadRole::kServes},
     {"_ZN4c10d16ProcessGroupGloo7runLoopEi", false, ThreadRole::kOperations},
     {"_ZN4c10d8TCPStore", true, ThreadRole::kServes},
+    {"_ZN4c10d6detail14LibUVStoreDaemon3runEv", false, ThreadRole::kServes},
+    // As PyTorch names them up to 2.7, and since.
+    {"_ZN4c10d16ProcessGroupNCCL16ncclCommWatchdogEv", false, ThreadRole::kWatches},
+    {"_ZN4c10d16ProcessGroupNCCL16heartbeatMonitorEv", false, ThreadRole::kWatches},
+    {"_ZN4c10d16ProcessGroupNCCL8Watchdog3runEv", false, ThreadRole::kWatches},
+    {"_ZN4c10d16ProcessGroupNCCL16HeartbeatMonitor7runLoopEv", false, ThreadRole::kWatches},
 };
 
 std::string_view FileName(std::string_view path) {

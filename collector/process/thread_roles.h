@@ -21,6 +21,8 @@ enum class ThreadRole : uint8_t {
   kServes,      // reads sockets for a library, and calls nothing for the job: gloo's loop, the
                 // daemons of a TCPStore
   kOperations,  // carries gloo's operations out, one by one; acts for the job when one has ended
+  kWatches,  // asks NCCL and CUDA how far operations are; acts for the job when one has ended, and
+             // ends the job when a time limit has passed: ProcessGroupNCCL's watchdog
 };
 
 // Remembers the symbols of files. Not thread-safe.

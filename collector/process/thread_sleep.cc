@@ -96,10 +96,12 @@ void ThreadSleeps::Begin(const std::vector<TaskState>& threads) {
   });
 }
 
-bool ThreadSleeps::Serves(const TaskState& thread) const {
+ThreadSleeps::Look ThreadSleeps::ByRole(const TaskState& thread) const {
   const auto found = seen_.find(thread.tid);
-  return found != seen_.end() && found->second.role == ThreadRole::kServes &&
-         found->second.start == thread.stat.start;
+  if (found == seen_.end() || found->second.start != thread.stat.start) return {};
+  if (found->second.role == ThreadRole::kServes) return {ThreadSleep::kUnknown, true};
+  if (found->second.role == ThreadRole::kWatches) return {ThreadSleep::kWatch, true};
+  return {};
 }
 
 ThreadSleeps::Look ThreadSleeps::Of(const TaskState& thread) {
@@ -122,7 +124,7 @@ ThreadSleeps::Look ThreadSleeps::Of(const TaskState& thread) {
     seen.look.library = BelongsToLibrary(pid_, call->stack_pointer, *code_);
     if (!seen.look.library) seen.role = roles_.Of(pid_, call->stack_pointer, *code_);
   }
-  if (seen.role == ThreadRole::kServes) seen.look.library = true;
+  if (const Look look = ByRole(thread); look.library) seen.look = look;
   if (seen.role == ThreadRole::kOperations) seen.look.sleep = ThreadSleep::kOperation;
   return seen.look;
 }

@@ -24,6 +24,7 @@ enum class ThreadSleep : uint8_t {
   kThread,   // only another thread of its process can wake it: an endless wait for a private futex
              // (mutex, condition variable, semaphore), or for a thread's end
   kOperation,  // it carries an operation of gloo out, whose end wakes it, or its time limit
+  kWatch,      // asleep or not, it watches operations of NCCL for PyTorch
 };
 // `threads`: of the same process; a wait for a thread's end names one of them.
 ThreadSleep SleepOf(pid_t pid, const SystemCall& call, const std::vector<TaskState>& threads);
@@ -48,8 +49,9 @@ class ThreadSleeps {
   void Begin(const std::vector<TaskState>& threads);
   // `thread`: one of those, in state S.
   Look Of(const TaskState& thread);
-  // Whether it was seen to serve a library, which it does for as long as it lives.
-  bool Serves(const TaskState& thread) const;
+  // What is known of it whether it sleeps or not: a thread that was seen to serve a library, or to
+  // watch operations, does so for as long as it lives.
+  Look ByRole(const TaskState& thread) const;
 
  private:
   struct Seen {

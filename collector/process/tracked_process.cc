@@ -77,6 +77,8 @@ v1::ThreadSleep SleepKindOf(ThreadSleep sleep) {
       return v1::THREAD_SLEEP_THREAD;
     case ThreadSleep::kOperation:
       return v1::THREAD_SLEEP_OPERATION;
+    case ThreadSleep::kWatch:
+      return v1::THREAD_SLEEP_WATCH;
     case ThreadSleep::kUnknown:
       break;
   }
@@ -353,17 +355,18 @@ void TrackedProcess::ReadThreads(const ring::Header* header, bool with_details,
 
   const uint32_t watcher_tid = header != nullptr ? header->watcher_tid : 0;
   sleeps_.Begin(tasks);
-  // A thread that has used the GPU is the application's, whatever it sleeps in.
+  // A thread that has used the GPU is the application's, whatever it sleeps in, unless it watches.
   const auto look_at_sleep = [&](const TaskState& task, v1::ThreadState* thread) {
-    if (sleeps_.Serves(task) && !thread->gpu_thread()) {
-      thread->set_library_thread(true);
+    ThreadSleeps::Look look = sleeps_.ByRole(task);
+    if (!look.library) {
+      if (thread->library_thread() || thread->call() != 0 || task.stat.state != 'S') {
+        return;
+      }
+      look = sleeps_.Of(task);
     }
-    if (thread->library_thread() || thread->call() != 0 || task.stat.state != 'S') {
-      return;
-    }
-    const ThreadSleeps::Look look = sleeps_.Of(task);
     thread->set_sleep(SleepKindOf(look.sleep));
-    thread->set_library_thread(look.library && !thread->gpu_thread());
+    const bool watches = look.sleep == ThreadSleep::kWatch;
+    thread->set_library_thread(look.library && (watches || !thread->gpu_thread()));
   };
   std::unordered_set<uint32_t> with_slot;
   for (const auto& [index, slot] : slots) {

@@ -16,11 +16,11 @@ import sys
 from start import start_ranks
 
 
-def functions():
+def functions(backend):
     """Every job by its name. Imports torch, which takes seconds: ranks do that, what starts them does not."""
-    from jobs import data_parallel, groups, mistakes, outside, transfers
-    return {name: function for module in (data_parallel, groups, mistakes, outside, transfers)
-            for name, function in module.JOBS.items()}
+    from jobs import data_parallel, groups, mistakes, outside, parallel, transfers
+    modules = [data_parallel, groups, mistakes, outside, transfers] + ([parallel] if backend == "nccl" else [])
+    return {name: function for module in modules for name, function in module.JOBS.items()}
 
 
 class Job:
@@ -82,7 +82,7 @@ class Job:
 
 def run_rank(args):
     import torch.distributed as dist
-    known = functions()
+    known = functions(args.backend)
     chosen = known.values() if args.name == "all" and args.twin else [known[args.name]]
     job = Job(args)
     job.warm()

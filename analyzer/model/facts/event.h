@@ -148,6 +148,7 @@ enum class ThreadSleep : uint8_t {
   kOutside,    // time, a signal, a descriptor, or another process
   kThread,     // only another thread of its process
   kOperation,  // the operation of gloo that it carries out: its end, or its time limit
+  kWatch,      // asleep or not, it watches operations of NCCL for a library (W24)
 };
 
 struct CallDetail;  // state_block.h

@@ -163,6 +163,9 @@ Proof MakeProof(const WaitForGraph& graph, const Names& names,
       proof.missing.push_back(rank + " did not answer");
     }
     if (process.has_state && process.state.stopped) proof.missing.push_back(rank + " is stopped");
+    if (std::any_of(process.state.threads.begin(), process.state.threads.end(), rules::Watches)) {
+      proof.assumes.push_back("no time limit of torch.distributed ends the waits");
+    }
     if (process.unknown.calls) proof.missing.push_back(names.Lost(process));
     if (process.merger.incomplete()) {
       proof.missing.push_back("records of " + rank + " are on their way");

@@ -132,7 +132,7 @@ void WaitForGraph::ThreadWaits(const Process& process, const ThreadState& state,
     if (nodes_[node].out.empty() && process.unknown.calls) {
       nodes_.Wait(node, nodes_.Leaf(LeafKind::kUnknown, id), Reason::kNotCalled);
     }
-  } else if (state.poll_object != 0) {
+  } else if (state.poll_object != 0 && !rules::Watches(state)) {
     rules::Polling(view_, process, state, node, &nodes_);
   }
   const bool runs = nodes_[node].out.empty() && state.call_id == 0;
@@ -142,7 +142,7 @@ void WaitForGraph::ThreadWaits(const Process& process, const ThreadState& state,
   }
   const bool woken = nodes_[node].out.empty() && rules::OnlyAThreadWakes(process, state);
   if (woken) {
-    nodes_.Wait(node, rules::Woken(process, &nodes_), Reason::kNotCalled);
+    nodes_.Wait(node, rules::Woken(view_, process, &nodes_), Reason::kNotCalled);
   } else if (nodes_[node].out.empty()) {
     const auto awake = process.awake_ns.find(state.tid);
     const bool asleep = state.call_id == 0 && state.os_state == OsState::kSleeping &&

@@ -28,4 +28,13 @@ const std::vector<std::pair<const StreamQueue*, const WorkItem*>>& WaitView::Wri
   return it->second;
 }
 
+const std::vector<LaunchId>& WaitView::LaunchesOf(ProcessId process) const {
+  if (launches_of_.empty()) {
+    for (const LaunchId id : launches) {
+      launches_of_[execution.FindLaunch(id)->process].push_back(id);
+    }
+  }
+  return launches_of_[process];
+}
+
 }  // namespace gordian::model

@@ -40,6 +40,8 @@ struct WaitView {
   }
   // Unfinished writes of values that streams of the process hold (W10).
   const std::vector<std::pair<const StreamQueue*, const WorkItem*>>& WritesOf(const Process&) const;
+  // The process's launches among `launches`.
+  const std::vector<LaunchId>& LaunchesOf(ProcessId) const;
 
   const ExecutionGraph& execution;
   const Matcher& matcher;
@@ -52,6 +54,7 @@ struct WaitView {
 
  private:
   mutable std::map<ProcessId, std::vector<std::pair<const StreamQueue*, const WorkItem*>>> writes_;
+  mutable std::map<ProcessId, std::vector<LaunchId>> launches_of_;
 };
 
 }  // namespace gordian::model

@@ -1,8 +1,11 @@
 // The hang is that of two ranks that use two communicators in opposite orders, beside threads that go
 // on calling CUDA, or behind a flag that a host function sets. The twin keeps one order.
+#include <dlfcn.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -57,6 +60,70 @@ void InvertBehindFlag(job::Context& c, const std::function<void()>& set,
 }
 
 }  // namespace
+
+JOB(inversion_beside_poller, 2) {
+  // As a watchdog of the program's own does: asks whether an event of other work is done.
+  cudaEvent_t event = nullptr;
+  CUDA_OK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  CUDA_OK(cudaEventRecord(event, c.Stream()));
+  InvertBeside(c, [&] {
+    if (cudaEventQuery(event) == cudaErrorNotReady) usleep(1);
+  });
+}
+
+JOB(inversion_beside_async_errors, 2) {
+  const ncclComm_t watched = c.MakeComm("watched", c.All());
+  InvertBeside(c, [&] {
+    ncclResult_t state = ncclSuccess;
+    NCCL_OK(ncclCommGetAsyncError(watched, &state));
+  });
+}
+
+JOB(inversion_beside_watchdog, 2) {
+  // As PyTorch's does: asks the communicators for errors, and queries the last event. Its thread begins
+  // in the function of PyTorch's name, in a library that is named so.
+  void* const library = dlopen(GORDIAN_TORCH_CUDA_LOOKALIKE, RTLD_NOW | RTLD_LOCAL);
+  void* const run =
+      library == nullptr ? nullptr : dlsym(library, "_ZN4c10d16ProcessGroupNCCL8Watchdog3runEv");
+  if (run == nullptr) {
+    std::fprintf(stderr, "%s\n", dlerror());
+    std::_Exit(7);
+  }
+  const ncclComm_t dp = c.MakeComm("dp", c.All()), tp = c.MakeComm("tp", c.All());
+  const cudaStream_t s = c.Stream();
+  c.Warm(dp, s);
+  c.Warm(tp, s);
+  static std::atomic<bool> over = false;
+  static cudaEvent_t event = nullptr;
+  static ncclComm_t watched = dp;
+  static int device = c.rank;
+  CUDA_OK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  CUDA_OK(cudaEventRecord(event, s));
+  const auto watch = +[] {
+    static std::mutex mutex;
+    static std::condition_variable never;
+    CUDA_OK(cudaSetDevice(device));
+    while (!over) {
+      ncclResult_t state = ncclSuccess;
+      NCCL_OK(ncclCommGetAsyncError(watched, &state));
+      (void)cudaEventQuery(event);
+      std::unique_lock lock(mutex);
+      never.wait_for(lock, std::chrono::milliseconds(100));
+    }
+  };
+  pthread_t watchdog;
+  if (pthread_create(&watchdog, nullptr, reinterpret_cast<void* (*)(void*)>(run),
+                     reinterpret_cast<void*>(watch)) != 0) {
+    std::_Exit(7);
+  }
+  c.Begin(s);
+  c.AllReduce(Departs(c) ? tp : dp, s);
+  c.Sync(s);
+  c.AllReduce(Departs(c) ? dp : tp, s);
+  c.Sync(s);
+  over = true;
+  pthread_join(watchdog, nullptr);
+}
 
 JOB(inversion_beside_copier, 2) {
   // As a loader of data does: copies to the device on a stream of its own.

@@ -15,6 +15,11 @@ void* _ZN4c10d16ProcessGroupGloo7runLoopEi(void* body) {
   usleep(1);
   return nullptr;
 }
+void* _ZN4c10d16ProcessGroupNCCL8Watchdog3runEv(void* body) {
+  reinterpret_cast<Body>(body)();
+  usleep(1);
+  return nullptr;
+}
 void* another_function(void* body) {
   reinterpret_cast<Body>(body)();
   usleep(1);

@@ -65,7 +65,8 @@ ThreadSleeps::Look LookAt(const std::string& file, const char* function) {
   return look;
 }
 
-const std::string kGloo = GORDIAN_GLOO_LOOKALIKE, kOther = GORDIAN_OTHER_LOOKALIKE;
+const std::string kGloo = GORDIAN_GLOO_LOOKALIKE, kOther = GORDIAN_OTHER_LOOKALIKE,
+                  kTorch = GORDIAN_TORCH_CUDA_LOOKALIKE;
 
 // ThreadSanitizer keeps some 770 KiB of thread-local data between a thread's stack and its
 // descriptor, more than ThreadRoles reads: every role is unknown there.
@@ -88,11 +89,19 @@ TEST_F(ThreadRolesTest, GloosWorkersCarryOperationsOut) {
   EXPECT_FALSE(look.library);
 }
 
+TEST_F(ThreadRolesTest, TheWatchdogOfNcclWatches) {
+  const ThreadSleeps::Look look = LookAt(kTorch, "_ZN4c10d16ProcessGroupNCCL8Watchdog3runEv");
+  EXPECT_EQ(look.sleep, ThreadSleep::kWatch);
+  EXPECT_TRUE(look.library);
+}
+
 // The same sleep in a thread that may do anything next.
 TEST_F(ThreadRolesTest, OthersHaveNone) {
-  for (const auto& [file, function] : {std::pair(kGloo, "another_function"),
-                                       std::pair(kOther, "_ZN4gloo9transport3tcp4Loop3runEv"),
-                                       std::pair(kOther, "_ZN4c10d16ProcessGroupGloo7runLoopEi")}) {
+  for (const auto& [file, function] :
+       {std::pair(kGloo, "another_function"),
+        std::pair(kOther, "_ZN4gloo9transport3tcp4Loop3runEv"),
+        std::pair(kOther, "_ZN4c10d16ProcessGroupGloo7runLoopEi"),
+        std::pair(kOther, "_ZN4c10d16ProcessGroupNCCL8Watchdog3runEv")}) {
     const ThreadSleeps::Look look = LookAt(file, function);
     EXPECT_EQ(look.sleep, ThreadSleep::kOutside) << file << " " << function;
     EXPECT_FALSE(look.library) << file << " " << function;

@@ -114,6 +114,31 @@ TEST(Jobs, AThreadThatRunsOnBesideACircle) {
                 {VerdictKind::kDeadlock, Confidence::kSuspected, {0, 1}, "host-wait-cycle"});
 }
 
+// It polls CUDA, and acts when an operation has ended.
+TEST(Jobs, AWatchdogCallsOnlyAfterAnOperation) {
+  const auto with = [](bool watches, bool other_operation) {
+    Program before = Inits(3);
+    if (other_operation) before = before + Program{Kernel(5, /*endless=*/true), AllReduce(2, 5)};
+    SimJob job(Comms(3, 2), {before + kInverted[0], before + kInverted[1]});
+    job.other_thread = job.other_calls_cuda = job.other_runs = true;
+    if (watches) {
+      job.other_is_library = true;
+      job.other_sleep = ThreadSleep::kWatch;
+    }
+    JobModel model;
+    job.Run();
+    job.Rounds(&model, 2);
+    return model.Current().main;
+  };
+  const Finding watched = with(true, false);
+  EXPECT_EQ(watched.verdict, VerdictKind::kDeadlock);
+  EXPECT_EQ(watched.confidence, Confidence::kConfirmed);
+  EXPECT_TRUE(HasEntry(watched.evidence.assumes, "no time limit of torch.distributed"));
+  EXPECT_EQ(with(false, false).verdict, VerdictKind::kHealthy) << "the thread may do anything";
+  EXPECT_EQ(with(true, true).verdict, VerdictKind::kHealthy)
+      << "when the kernel ends, so does the operation behind it, and the watchdog may call";
+}
+
 // What the rounds of a proof said was not so: the operations end, though nothing was aborted.
 TEST(Jobs, ADeadlockThatEndsIsDisproved) {
   SimJob job(Comms(2, 2), {Inits(2) + kInverted[0], Inits(2) + kInverted[1]});

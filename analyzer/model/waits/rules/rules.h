@@ -114,7 +114,7 @@ bool MayBeginBeforeTurn(const Process&, const Launch& launch, WaitNodes*);
 // W19 of a thread outside of NCCL and CUDA: true if only another thread of its process wakes it.
 bool OnlyAThreadWakes(const Process&, const ThreadState&);
 // W19: a thread of the process that can wake others runs.
-uint32_t Woken(const Process&, WaitNodes*);
+uint32_t Woken(const WaitView&, const Process&, WaitNodes*);
 // ... or one of the program's host functions, each of which `node` then waits for.
 void HostFunctions(const Process&, uint32_t node, Reason, WaitNodes*);
 
@@ -128,6 +128,11 @@ void StoreWait(const WaitView&, const OpenCall&, uint32_t thread, WaitNodes*);
 bool CarriesOut(const ThreadState&);
 // ... so many of the process do; the end of any of its operations may have one of them call.
 void OperationsEnd(const Process&, size_t workers, uint32_t node, WaitNodes*);
+
+// W24 of a thread of PyTorch's: whether it watches operations of NCCL.
+bool Watches(const ThreadState&);
+// ... the end of any operation of the process may have it call, or wake a thread that does.
+void WatchedEnd(const WaitView&, const Process&, uint32_t node, WaitNodes*);
 
 }  // namespace gordian::model::rules
 

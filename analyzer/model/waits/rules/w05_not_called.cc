@@ -72,6 +72,7 @@ uint32_t ProcessNotCalled(const WaitView& view, ProcessId id, bool proven, WaitN
   if (sleepers && !(*nodes)[node].out.empty())
     HostFunctions(*process, node, Reason::kNotCalled, nodes);
   if (workers > 0 && !(*nodes)[node].out.empty()) OperationsEnd(*process, workers, node, nodes);
+  if (!(*nodes)[node].out.empty()) WatchedEnd(view, *process, node, nodes);
   // No thread there has called anything yet: the one that will is in code of its own.
   if ((*nodes)[node].out.empty()) {
     const LeafKind leaf = process->state.stopped ? LeafKind::kStopped : LeafKind::kRunning;

@@ -26,7 +26,7 @@ void HostFunctions(const Process& process, uint32_t node, Reason reason, WaitNod
   }
 }
 
-uint32_t Woken(const Process& process, WaitNodes* nodes) {
+uint32_t Woken(const WaitView& view, const Process& process, WaitNodes* nodes) {
   const ProcessId id = process.info.process;
   uint32_t node;
   if (!nodes->Shared(NodeKind::kWoken, /*any=*/true, id, 0, &node)) return node;
@@ -40,6 +40,7 @@ uint32_t Woken(const Process& process, WaitNodes* nodes) {
   const auto workers = std::count_if(process.state.threads.begin(), process.state.threads.end(),
                                      [](const ThreadState& state) { return CarriesOut(state); });
   if (workers > 0) OperationsEnd(process, static_cast<size_t>(workers), node, nodes);
+  WatchedEnd(view, process, node, nodes);
   // All of its threads sleep so: code of the process itself is at fault.
   if ((*nodes)[node].out.empty()) {
     nodes->Wait(node, nodes->Leaf(LeafKind::kAsleep, id), Reason::kNotCalled);

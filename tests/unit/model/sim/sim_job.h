@@ -217,6 +217,7 @@ class SimJob {
   bool other_runs = false;
   bool other_has_called = false;  // NCCL, and may call again
   bool other_calls_cuda = false;  // and nothing of NCCL
+  bool other_is_library = false;
 
  private:
   struct Work {

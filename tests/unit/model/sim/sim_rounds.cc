@@ -104,6 +104,7 @@ Round SimJob::MakeRound() {
       other.context_switches = other_runs ? round_ : 3;
       other.thread = other_has_called || other_calls_cuda ? 2 : 0;
       other.gpu_thread = other_has_called || other_calls_cuda;
+      other.library_thread = other_is_library;
       state.threads.push_back(other);
     }
     for (const auto& [stream, works] : p.streams) {
