@@ -89,6 +89,23 @@ class Predict(CliTest):
         code, said = self.predict("s", "--assume", "threads-ordered")
         self.assertEqual((code, said["predicted"], said["assumed"]), (0, [], ["threads-ordered"]), said)
 
+    def expect_one(self, job, checks):
+        """One prediction, whose program hangs; none of the twin."""
+        self.record(job)
+        code, said = self.predict("s", "-o", "predicted", "--verify", "2")
+        self.assertEqual((code, len(said["predicted"]), said["unconfirmed"]), (1, 1, []), said)
+        found = said["predicted"][0]
+        self.assertEqual(found["verified"], {"runs": 2, "same": 2})
+        self.assertEqual(sorted(call["call"] for call in found["cycle"]), checks)
+        shutil.rmtree(self.path("s"))
+        self.expect_silence(job, "--twin")
+
+    def test_a_broadcast_beside_a_reduction(self):
+        self.expect_one("near_miss_loader", ["Broadcast", "ReduceScatter"])
+
+    def test_a_transfer_beside_a_reduction(self):
+        self.expect_one("near_miss_pipeline", ["AllReduce", "Recv"])
+
     def expect_silence(self, *job):
         self.record(*job)
         code, said = self.predict("s")

@@ -45,6 +45,44 @@ JOB(near_miss, 2) {
   c.Sync(pair.stream);
 }
 
+// A loader's thread broadcasts its batch, the main thread scatters its gradients. The root of a
+// broadcast does not wait, so only one of the two orders of the ranks leads to a deadlock. In the twin
+// the batch comes first, as in the next job the output.
+JOB(near_miss_loader, 2) {
+  const Pair pair(c);
+  float* const scattered = c.Buffer(1024);
+  std::thread loader([&] {
+    CUDA_OK(cudaSetDevice(c.rank));
+    c.SleepInUserCode(kRead);
+    NCCL_OK(ncclBroadcast(pair.of_tp, pair.of_tp, 1024, ncclFloat, 0, pair.tp, pair.stream));
+  });
+  if (c.twin) loader.join();
+  c.SleepInUserCode(kCompute);
+  NCCL_OK(ncclReduceScatter(pair.of_dp, scattered, 1024 / c.nranks, ncclFloat, ncclSum, pair.dp,
+                            pair.stream));
+  if (!c.twin) loader.join();
+  c.Sync(pair.stream);
+}
+
+// A thread of a pipeline hands its stage's output on, the main thread reduces.
+JOB(near_miss_pipeline, 2) {
+  const Pair pair(c);
+  std::thread stage([&] {
+    CUDA_OK(cudaSetDevice(c.rank));
+    c.SleepInUserCode(kRead);
+    if (c.rank == 0) {
+      NCCL_OK(ncclSend(pair.of_tp, 1024, ncclFloat, 1, pair.tp, pair.stream));
+    } else if (c.rank == 1) {
+      NCCL_OK(ncclRecv(pair.of_tp, 1024, ncclFloat, 0, pair.tp, pair.stream));
+    }
+  });
+  if (c.twin) stage.join();
+  c.SleepInUserCode(kCompute);
+  NCCL_OK(ncclAllReduce(pair.of_dp, pair.of_dp, 1024, ncclFloat, ncclSum, pair.dp, pair.stream));
+  if (!c.twin) stage.join();
+  c.Sync(pair.stream);
+}
+
 // Both threads use a third communicator by turns, which NCCL allows only if something orders them.
 JOB(near_miss_shared, 2) {
   const Pair pair(c);
