@@ -56,4 +56,25 @@ size_t ProcessMemory::ReadSome(uint64_t address, void* to, size_t bytes) {
   return done;
 }
 
+bool ProcessMemory::FollowsCall(uint64_t address) {
+  constexpr size_t kLongest = 7;  // without prefixes
+  uint8_t code[kLongest];
+  if (!Read(address - kLongest, code, sizeof(code))) return false;
+  if (code[kLongest - 5] == 0xe8) return true;  // CALL rel32
+  // FF /2, CALL r/m64: by length, what ModRM's mod and r/m must be.
+  for (const size_t length : {2, 3, 4, 6, 7}) {
+    const uint8_t* const instruction = code + kLongest - length;
+    const int mod = instruction[1] >> 6, rm = instruction[1] & 7;
+    if (instruction[0] != 0xff || ((instruction[1] >> 3) & 7) != 2) continue;
+    size_t needed = 2;
+    if (mod != 3 && rm == 4) ++needed;  // SIB
+    if (mod == 1) ++needed;             // disp8
+    const bool sib_alone = rm == 4 && length > 2 && (instruction[2] & 7) == 5;
+    const bool no_base = mod == 0 && (rm == 5 || sib_alone);
+    if (mod == 2 || no_base) needed += 4;  // disp32
+    if (needed == length) return true;
+  }
+  return false;
+}
+
 }  // namespace gordian::collector

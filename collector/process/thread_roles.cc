@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <iterator>
 #include <string_view>
@@ -25,8 +26,9 @@ constexpr size_t kMostFiles = 64;
 constexpr std::string_view kPlumbing[] = {"libc.so",    "libc-",     "ld-linux", "ld-2.",
                                           "libpthread", "libstdc++", "libgcc_s", "libasan"};
 
-// Functions that a thread begins in, by linkage name. With `all` the whole stretch from the first to
-// the last function whose name begins so: the thread's own function is no symbol of the file.
+// Functions that a thread begins in, by linkage name, exported or not. With `all` the whole stretch
+// from the first to the last exported function whose name begins so: in files without symbols of
+// their own the thread's function has no name.
 struct Root {
   std::string_view name;
   bool all;
@@ -37,7 +39,8 @@ constexpr Root kRoots[] = {
     {"_ZN4gloo9transport2uv4libuv4Loop3runEv", false, ThreadRole::kServes},
     {"_ZN4c10d16ProcessGroupGloo7runLoopEi", false, ThreadRole::kOperations},
     {"_ZN4c10d8TCPStore", true, ThreadRole::kServes},
-    {"_ZN4c10d6detail14LibUVStoreDaemon3runEv", false, ThreadRole::kServes},
+    {"_ZN4c10d6detail20TCPStoreMasterDaemon3runEv", false, ThreadRole::kServes},
+    {"_ZN4c10d6detail16LibUVStoreDaemon3runEv", false, ThreadRole::kServes},
     // As PyTorch names them up to 2.7, and since.
     {"_ZN4c10d16ProcessGroupNCCL16ncclCommWatchdogEv", false, ThreadRole::kWatches},
     {"_ZN4c10d16ProcessGroupNCCL16heartbeatMonitorEv", false, ThreadRole::kWatches},
@@ -71,32 +74,34 @@ const ExecutableMapping* MappingOf(const std::vector<ExecutableMapping>& code, u
   return &*std::prev(after);
 }
 
-void AddSymbols(Elf* elf, Elf_Scn* section, std::vector<ThreadRoles::Range>* ranges) {
+using Found = std::array<ThreadRoles::Range, std::size(kRoots)>;
+
+void FindRoots(Elf* elf, Elf_Scn* section, Found* found) {
   GElf_Shdr header;
-  if (gelf_getshdr(section, &header) == nullptr || header.sh_type != SHT_DYNSYM ||
-      header.sh_entsize == 0) {
-    return;
-  }
+  if (gelf_getshdr(section, &header) == nullptr || header.sh_entsize == 0) return;
+  const bool dynamic = header.sh_type == SHT_DYNSYM;
+  if (!dynamic && header.sh_type != SHT_SYMTAB) return;
   Elf_Data* const data = elf_getdata(section, nullptr);
-  ThreadRoles::Range stretches[std::size(kRoots)];
   for (size_t i = 0; data != nullptr && i < header.sh_size / header.sh_entsize; ++i) {
     GElf_Sym symbol;
     if (gelf_getsym(data, static_cast<int>(i), &symbol) == nullptr) break;
     if (GELF_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_value == 0) continue;
     const char* const name = elf_strptr(elf, header.sh_link, symbol.st_name);
-    if (name == nullptr) continue;
+    if (name == nullptr ||
+        (std::strncmp(name, "_ZN4c10d", 8) != 0 && std::strncmp(name, "_ZN4gloo", 8) != 0)) {
+      continue;
+    }
     for (size_t root = 0; root < std::size(kRoots); ++root) {
       const Root& one = kRoots[root];
+      // Among a file's own symbols are the cold parts of functions, which lie far away.
+      if (one.all && !dynamic) continue;
       if (one.all ? !std::string_view(name).starts_with(one.name) : name != one.name) continue;
-      ThreadRoles::Range& stretch = stretches[root];
+      ThreadRoles::Range& stretch = (*found)[root];
       const bool first = stretch.role == ThreadRole::kUnknown;
       stretch.begin = first ? symbol.st_value : std::min(stretch.begin, symbol.st_value);
       stretch.end = std::max(stretch.end, symbol.st_value + symbol.st_size);
       stretch.role = one.role;
     }
-  }
-  for (const ThreadRoles::Range& stretch : stretches) {
-    if (stretch.role != ThreadRole::kUnknown) ranges->push_back(stretch);
   }
 }
 
@@ -120,8 +125,12 @@ const ThreadRoles::File& ThreadRoles::FileOf(const std::string& path) {
       if (segment.p_type != PT_LOAD) continue;
       file.segments.push_back({segment.p_offset, segment.p_vaddr, segment.p_filesz});
     }
+    Found found;
     for (Elf_Scn* section = nullptr; (section = elf_nextscn(elf, section)) != nullptr;) {
-      AddSymbols(elf, section, &file.ranges);
+      FindRoots(elf, section, &found);
+    }
+    for (const Range& range : found) {
+      if (range.role != ThreadRole::kUnknown) file.ranges.push_back(range);
     }
     elf_end(elf);
   }
@@ -132,8 +141,8 @@ const ThreadRoles::File& ThreadRoles::FileOf(const std::string& path) {
 ThreadRole ThreadRoles::Of(pid_t pid, uint64_t stack_pointer,
                            const std::vector<ExecutableMapping>& code) {
   std::vector<uint64_t> stack(kMostStackBytes / sizeof(uint64_t));
-  const size_t bytes =
-      ProcessMemory(pid).ReadSome(stack_pointer & ~uint64_t{7}, stack.data(), kMostStackBytes);
+  ProcessMemory memory(pid);
+  const size_t bytes = memory.ReadSome(stack_pointer & ~uint64_t{7}, stack.data(), kMostStackBytes);
   stack.resize(bytes / sizeof(uint64_t));
   // What lies above a stack may be readable, too. Its end is where the thread's own descriptor is,
   // which holds its address twice (tcbhead_t of glibc for x86-64: tcb and self).
@@ -153,7 +162,7 @@ ThreadRole ThreadRoles::Of(pid_t pid, uint64_t stack_pointer,
   bool begun = false;
   for (auto word = stack.rbegin(); word != stack.rend(); ++word) {
     const ExecutableMapping* const mapping = MappingOf(code, *word);
-    if (mapping == nullptr) continue;
+    if (mapping == nullptr || !memory.FollowsCall(*word)) continue;
     const bool plumbing = IsPlumbing(mapping->path);
     started |= plumbing;
     if (plumbing || !started) continue;

@@ -20,6 +20,15 @@ void* _ZN4c10d16ProcessGroupNCCL8Watchdog3runEv(void* body) {
   usleep(1);
   return nullptr;
 }
+// Not exported, as in PyTorch.
+__attribute__((visibility("hidden"))) void* _ZN4c10d6detail16LibUVStoreDaemon3runEv(void* body) {
+  // In its frame: a number that is an address of another file's code, and no call's.
+  void* volatile number = body;
+  reinterpret_cast<Body>(number)();
+  usleep(1);
+  return nullptr;
+}
+void* (*store_daemon)(void*) = _ZN4c10d6detail16LibUVStoreDaemon3runEv;
 void* another_function(void* body) {
   reinterpret_cast<Body>(body)();
   usleep(1);

@@ -12,7 +12,9 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "collector/process/process_memory.h"
 #include "collector/process/thread_sleep.h"
 
 namespace gordian::collector {
@@ -35,12 +37,18 @@ void SleepWithLimit() {
                        [] { return g_over; });
 }
 
-// How a thread looks that begins in this function of this file.
-ThreadSleeps::Look LookAt(const std::string& file, const char* function) {
+using Function = void* (*)(void*);
+
+void* SymbolOf(const std::string& file, const char* name) {
   void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   EXPECT_NE(library, nullptr) << dlerror();
-  const auto begin = reinterpret_cast<void* (*)(void*)>(dlsym(library, function));
-  EXPECT_NE(begin, nullptr) << function;
+  void* const symbol = dlsym(library, name);
+  EXPECT_NE(symbol, nullptr) << name;
+  return symbol;
+}
+
+// How a thread looks that begins in this function.
+ThreadSleeps::Look LookAt(Function begin) {
   g_over = false;
   g_tid = 0;
   pthread_t thread;
@@ -65,6 +73,10 @@ ThreadSleeps::Look LookAt(const std::string& file, const char* function) {
   return look;
 }
 
+ThreadSleeps::Look LookAt(const std::string& file, const char* function) {
+  return LookAt(reinterpret_cast<Function>(SymbolOf(file, function)));
+}
+
 const std::string kGloo = GORDIAN_GLOO_LOOKALIKE, kOther = GORDIAN_OTHER_LOOKALIKE,
                   kTorch = GORDIAN_TORCH_CUDA_LOOKALIKE;
 
@@ -79,8 +91,36 @@ class ThreadRolesTest : public testing::Test {
   }
 };
 
+TEST(ProcessMemory, KnowsAddressesBehindCalls) {
+  const auto follows = [](std::vector<uint8_t> call) {
+    std::vector<uint8_t> code(8, 0x90);
+    code.insert(code.end(), call.begin(), call.end());
+    return ProcessMemory(getpid()).FollowsCall(
+        reinterpret_cast<uint64_t>(code.data() + code.size()));
+  };
+  EXPECT_TRUE(follows({0xe8, 1, 2, 3, 4}));              // call rel32
+  EXPECT_TRUE(follows({0xff, 0xd0}));                    // call *%rax
+  EXPECT_TRUE(follows({0xff, 0x10}));                    // call *(%rax)
+  EXPECT_TRUE(follows({0xff, 0x50, 8}));                 // call *8(%rax)
+  EXPECT_TRUE(follows({0xff, 0x14, 0xc3}));              // call *(%rbx,%rax,8)
+  EXPECT_TRUE(follows({0xff, 0x54, 0x24, 8}));           // call *8(%rsp)
+  EXPECT_TRUE(follows({0xff, 0x15, 1, 2, 3, 4}));        // call *f@GOTPCREL(%rip)
+  EXPECT_TRUE(follows({0xff, 0x90, 1, 2, 3, 4}));        // call *0x04030201(%rax)
+  EXPECT_TRUE(follows({0xff, 0x14, 0xc5, 1, 2, 3, 4}));  // call *0x04030201(,%rax,8)
+  EXPECT_TRUE(follows({0xff, 0x94, 0x24, 1, 2, 3, 4}));  // call *0x04030201(%rsp)
+  EXPECT_FALSE(follows({0xe9, 1, 2, 3, 4}));             // jmp
+  EXPECT_FALSE(follows({0xff, 0xe0}));                   // jmp *%rax
+  EXPECT_FALSE(follows({0xff, 0x50, 8, 0x90}));          // one instruction further
+  EXPECT_FALSE(follows({0xc3}));
+  EXPECT_FALSE(ProcessMemory(getpid()).FollowsCall(16));
+}
+
 TEST_F(ThreadRolesTest, GloosLoopServes) {
   EXPECT_TRUE(LookAt(kGloo, "_ZN4gloo9transport3tcp4Loop3runEv").library);
+}
+
+TEST_F(ThreadRolesTest, TheDaemonOfAStoreServes) {
+  EXPECT_TRUE(LookAt(*static_cast<Function*>(SymbolOf(kTorch, "store_daemon"))).library);
 }
 
 TEST_F(ThreadRolesTest, GloosWorkersCarryOperationsOut) {
