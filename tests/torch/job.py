@@ -67,11 +67,12 @@ class Job:
         self.wait()
 
     def own_stream(self):
-        """Another stream than the other threads': on one stream their groups' operations wait for each other."""
+        """Another stream than the other threads': on one stream their groups' operations wait for each other. A new
+        thread's device is the first, whichever the main thread has set."""
         import contextlib
 
         import torch
-        return torch.cuda.stream(torch.cuda.Stream()) if self.backend == "nccl" else contextlib.nullcontext()
+        return torch.cuda.stream(torch.cuda.Stream(self.device)) if self.backend == "nccl" else contextlib.nullcontext()
 
     def wait(self):
         """Until what was issued is done: gloo's calls are by themselves, NCCL's go to a stream."""

@@ -38,7 +38,7 @@ def engines_join(job):
         store = dist.PrefixStore(name, job.store)
         if job.backend == "nccl":
             group = dist.ProcessGroupNCCL(store, job.rank, job.world)
-            group.allreduce([job.ones(1)]).wait()
+            group.allreduce([job.ones(1)]).wait()  # guilty: engines_join
             job.wait()
         else:
             group = dist.ProcessGroupGloo(store, job.rank, job.world,  # guilty: engines_join

@@ -11,7 +11,7 @@ def fsdp_branch(job):
     metrics = job.group()
     layers = [nn.Linear(64, 64, device=job.device) for _ in range(2)]
     for layer in layers:
-        fully_shard(layer)
+        fully_shard(layer, reshard_after_forward=True)  # a layer of its own keeps what it has gathered
     for step in range(3):
         taken = layers[:1] if job.mistaken and job.last and step == 1 else layers
         outputs = torch.ones(8, 64, device=job.device)
@@ -28,32 +28,31 @@ def tensor_parallel(job):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
     tp = init_device_mesh("cuda", (job.world,), mesh_dim_names=("tp",))
-    dp = init_device_mesh("cuda", (job.world,), mesh_dim_names=("dp",))
-    job.warm(dp.get_group())
-    model = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 64)).to(job.device)
+    dp = job.group()
+    model = nn.Sequential(nn.Linear(96, 96), nn.Linear(96, 96)).to(job.device)
     model = parallelize_module(model, tp, {"0": ColwiseParallel(), "1": RowwiseParallel()})
     for step in range(3):
         early = job.mistaken and job.last and step == 1
         if early:
-            dist.all_reduce(job.ones(), group=dp.get_group())  # guilty: tensor_parallel
+            dist.all_reduce(job.ones(), group=dp)  # guilty: tensor_parallel
             job.wait()
         with torch.no_grad():
-            model(torch.ones(8, 64, device=job.device))
+            model(torch.ones(8, 96, device=job.device))
         job.wait()
         if not early:
-            dist.all_reduce(job.ones(), group=dp.get_group())
+            dist.all_reduce(job.ones(), group=dp)
             job.wait()
 
 
 def pipeline(job):
-    """The last stage reduces its loss before it takes the microbatches that the first stage sends."""
+    """The first stage reduces its loss before it sends its microbatches, for which the last stage waits."""
     from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
     losses = job.group()
     stage = PipelineStage(nn.Identity(), job.rank, job.world, job.device)
     schedule = ScheduleGPipe(stage, n_microbatches=4)
-    batch = torch.ones(16, 1 << 20, device=job.device)  # more than NCCL buffers
+    batch = torch.ones(16, 256, device=job.device)
     for step in range(3):
-        early = job.mistaken and job.last and step == 1
+        early = job.mistaken and job.rank == 0 and step == 1
         if early:
             dist.all_reduce(job.ones(), group=losses)  # guilty: pipeline
             job.wait()
@@ -86,11 +85,11 @@ def graph_replays(job):
         tensor = job.ones()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            dist.all_reduce(tensor, group=group)
+            dist.all_reduce(tensor, group=group)  # guilty: graph_replays
         graphs.append(graph)
     for step in range(3):
         for graph in reversed(graphs) if job.mistaken and job.last and step == 1 else graphs:
-            graph.replay()  # guilty: graph_replays
+            graph.replay()
             job.wait()
 
 
