@@ -48,6 +48,12 @@ constexpr Root kRoots[] = {
     {"_ZN4c10d16ProcessGroupNCCL16HeartbeatMonitor7runLoopEv", false, ThreadRole::kWatches},
 };
 
+bool IsFile(const PythonFrame& frame, std::string_view file) {
+  const std::string_view path = frame.file;
+  return path.ends_with(file) && path.size() > file.size() &&
+         path[path.size() - file.size() - 1] == '/';
+}
+
 std::string_view FileName(std::string_view path) {
   const size_t slash = path.rfind('/');
   return slash == std::string_view::npos ? path : path.substr(slash + 1);
@@ -179,6 +185,21 @@ ThreadRole ThreadRoles::Of(pid_t pid, uint64_t stack_pointer,
     if (std::exchange(begun, true)) return ThreadRole::kUnknown;
   }
   return ThreadRole::kUnknown;
+}
+
+bool IsIdleMonitor(const std::vector<PythonFrame>& frames) {
+  struct Expected {
+    std::string_view file, function;
+  };
+  constexpr Expected kIdle[] = {{"threading.py", "Condition.wait"},
+                                {"threading.py", "Event.wait"},
+                                {"tqdm/_monitor.py", "TMonitor.run"},
+                                {"threading.py", "Thread._bootstrap_inner"},
+                                {"threading.py", "Thread._bootstrap"}};
+  return std::equal(frames.begin(), frames.end(), std::begin(kIdle), std::end(kIdle),
+                    [](const PythonFrame& frame, const Expected& expected) {
+                      return frame.function == expected.function && IsFile(frame, expected.file);
+                    });
 }
 
 }  // namespace gordian::collector

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "collector/process/proc_reader.h"
+#include "collector/stacks/python_stack.h"
 
 namespace gordian::collector {
 
@@ -24,6 +25,10 @@ enum class ThreadRole : uint8_t {
   kWatches,  // asks NCCL and CUDA how far operations are; acts for the job when one has ended, and
              // ends the job when a time limit has passed: ProcessGroupNCCL's watchdog
 };
+
+// True of tqdm's monitor, a thread of Python, in its sleep of 10 s between looks at progress bars: it
+// holds no lock then, and calls nothing for the job when it wakes. `frames`: innermost first.
+bool IsIdleMonitor(const std::vector<PythonFrame>& frames);
 
 // Remembers the symbols of files. Not thread-safe.
 class ThreadRoles {

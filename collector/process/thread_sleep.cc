@@ -90,6 +90,7 @@ bool BelongsToLibrary(pid_t pid, uint64_t stack_pointer,
 void ThreadSleeps::Begin(const std::vector<TaskState>& threads) {
   threads_ = &threads;
   code_.reset();
+  python_.reset();
   std::erase_if(seen_, [&](const auto& entry) {
     return std::none_of(threads.begin(), threads.end(),
                         [&](const TaskState& thread) { return thread.tid == entry.first; });
@@ -102,6 +103,23 @@ ThreadSleeps::Look ThreadSleeps::ByRole(const TaskState& thread) const {
   if (found->second.role == ThreadRole::kServes) return {ThreadSleep::kUnknown, true};
   if (found->second.role == ThreadRole::kWatches) return {ThreadSleep::kWatch, true};
   return {};
+}
+
+// Reads the stacks of all threads at once: to find the interpreter takes longer than to read one.
+bool ThreadSleeps::IsIdleMonitor(pid_t tid, Seen* seen) {
+  constexpr int kMostLooks = 3;  // a thread may just have begun
+  if (seen->python_looks >= kMostLooks) return false;
+  if (!python_) {
+    std::vector<pid_t> tids;
+    for (const TaskState& thread : *threads_) tids.push_back(thread.tid);
+    python_ = ReadPythonStacks(pid_, tids);
+  }
+  const bool idle =
+      std::any_of(python_->stacks.begin(), python_->stacks.end(), [&](const PythonStack& stack) {
+        return stack.tid == tid && stack.note.empty() && collector::IsIdleMonitor(stack.frames);
+      });
+  seen->python_looks += !idle;
+  return idle;
 }
 
 ThreadSleeps::Look ThreadSleeps::Of(const TaskState& thread) {
@@ -118,11 +136,15 @@ ThreadSleeps::Look ThreadSleeps::Of(const TaskState& thread) {
   seen.look.sleep = SleepOf(pid_, *call, *threads_);
   if (seen.look.sleep != ThreadSleep::kOutside) return seen.look;
   if (seen.role == ThreadRole::kUnknown || seen.start != thread.stat.start) {
+    if (seen.start != thread.stat.start) seen.python_looks = 0;
     seen.role = ThreadRole::kUnknown;
     seen.start = thread.stat.start;
     if (!code_) code_ = ReadCode(pid_);
     seen.look.library = BelongsToLibrary(pid_, call->stack_pointer, *code_);
     if (!seen.look.library) seen.role = roles_.Of(pid_, call->stack_pointer, *code_);
+    if (!seen.look.library && seen.role == ThreadRole::kUnknown) {
+      seen.look.library = IsIdleMonitor(thread.tid, &seen);
+    }
   }
   if (const Look look = ByRole(thread); look.library) seen.look = look;
   if (seen.role == ThreadRole::kOperations) seen.look.sleep = ThreadSleep::kOperation;

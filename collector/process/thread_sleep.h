@@ -15,6 +15,7 @@
 
 #include "collector/process/proc_reader.h"
 #include "collector/process/thread_roles.h"
+#include "collector/stacks/python_stack.h"
 
 namespace gordian::collector {
 
@@ -59,12 +60,15 @@ class ThreadSleeps {
     Look look;
     uint64_t start = 0;  // of the thread that has the role
     ThreadRole role = ThreadRole::kUnknown;
+    int python_looks = 0;  // that found nothing
   };
+  bool IsIdleMonitor(pid_t tid, Seen*);
 
   const pid_t pid_;
   const std::vector<TaskState>* threads_ = nullptr;
   std::unordered_map<pid_t, Seen> seen_;
   std::optional<std::vector<ExecutableMapping>> code_;  // read at most once a round
+  std::optional<PythonStacks> python_;                  // likewise
   ThreadRoles roles_;
 };
 

@@ -57,8 +57,7 @@ JOBS = {
     "fsdp_branch": Expect(["deadlock"], [LAST, EVERY], "parallel.py", confirmed=True, communicators=2, backend="nccl"),
     "tensor_parallel": Expect(["deadlock"], [LAST, EVERY], "parallel.py", confirmed=True, communicators=2, backend="nccl"),
     "pipeline": Expect(["deadlock"], [[0], EVERY], "parallel.py", confirmed=True, communicators=2, backend="nccl"),
-    "compiled": Expect(["deadlock"], [EVERY], "parallel.py", confirmed=True, communicators=2, backend="nccl",
-                       pending="compiled code issues its collectives in C++, and a thread of Dynamo's sleeps beside"),
+    "compiled": Expect(["deadlock"], [EVERY], "parallel.py", confirmed=True, communicators=2, backend="nccl"),
     "graph_replays": Expect(["deadlock"], [EVERY], "parallel.py", confirmed=True, communicators=2, backend="nccl"),
 }
 

@@ -128,10 +128,10 @@ def check(args, name, code, verdict, session):
     if expect.line:
         if not any(f"{expect.line}:{line}" in report for line in guilty_lines(expect.line, name)):
             raise Failure(f"the report names no line of {expect.line} that is guilty")
-        # Where C++ has issued an operation within a call of Python: not only in a stack. Of GPUs another thread does
+        # Where C++ has issued an operation within a call of Python: not only in a stack. On GPUs another thread does
         # the backward pass, and gordian does not know who called it.
-        if args.backend == "gloo":
-            wanted += [f"at {expect.line}:{line} " for line in marked_lines(expect.line, f"also: {name}")]
+        for mark in (f"also: {name}", f"also, {args.backend}: {name}"):
+            wanted += [f"at {expect.line}:{line} " for line in marked_lines(expect.line, mark)]
     for text in wanted:
         if text not in report:
             raise Failure(f"the report does not name {text}")

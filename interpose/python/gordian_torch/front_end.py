@@ -308,12 +308,19 @@ class FrontEnd:
         except Exception:
             return None
 
-    def line_of_backward(self, *args, **kwargs):
-        """The half before a function that runs a backward pass, whose hooks issue operations in C++."""
-        try:
-            return RUNS_OTHERS | self.sites.within("backward").line_of(sys._getframe(1))
-        except Exception:
-            return None
+    def line_around(self, call):
+        """The half before a function that issues operations in C++, or runs what does. `call`: as
+        what it is shown; "": as itself."""
+        line_of = (self.sites.within(call) if call else self.sites).line_of
+        get_frame = sys._getframe
+
+        def before(*args, **kwargs):
+            try:
+                return RUNS_OTHERS | line_of(get_frame(1))
+            except Exception:
+                return None
+
+        return before
 
     def after_mesh(self, mesh, result):
         """Dimensions name their groups. That of all ranks may serve several, and others."""
@@ -335,12 +342,24 @@ class FrontEnd:
         try:
             autograd = sys.modules.get("torch.autograd")
             for name in ("backward", "grad"):
-                _wrap_function(self, autograd, name, self.line_of_backward, None, seen=True)
+                _wrap_function(self, autograd, name, self.line_around("backward"), None, seen=True)
             mesh = getattr(sys.modules.get("torch.distributed.device_mesh"), "DeviceMesh", None)
             if mesh is not None:
                 _wrap_method(self, mesh, "__init__", lambda mesh, *args, **kwargs: mesh, self.after_mesh)
+            for space in ("_c10d_functional", "_c10d_functional_autograd"):
+                self.wrap_functional(getattr(sys.modules["torch"].ops, space))
         except Exception:
             pass
+
+    def wrap_functional(self, space):
+        """The operators that functional collectives are, which DTensor and compiled code call. Their
+        objects stay what they are, so that PyTorch's compilers know them."""
+        for name, call in operations.FUNCTIONAL.items():
+            packet = getattr(space, name, None)
+            for operator in (packet, getattr(packet, "default", None)):
+                function = getattr(operator, "_op", None)
+                if callable(function):
+                    operator._op = self.shim.around(self.line_around(call), function, None, name, True)
 
     def drop(self, held):
         """Nothing can wait for the Work any more, and what others need of it, its start, has been."""

@@ -140,6 +140,23 @@ METHODS = {
     "recv_anysource": ("recv", _any_source, False),
 }
 
+# Operators of torch.ops._c10d_functional: what they are shown as; "": a wait, as itself.
+FUNCTIONAL = {
+    "all_reduce": "all_reduce",
+    "all_reduce_": "all_reduce",
+    "all_reduce_coalesced": "all_reduce",
+    "all_reduce_coalesced_": "all_reduce",
+    "all_gather_into_tensor": "all_gather",
+    "all_gather_into_tensor_out": "all_gather",
+    "all_gather_into_tensor_coalesced": "all_gather",
+    "reduce_scatter_tensor": "reduce_scatter",
+    "reduce_scatter_tensor_coalesced": "reduce_scatter",
+    "all_to_all_single": "all_to_all",
+    "broadcast": "broadcast",
+    "broadcast_": "broadcast",
+    "wait_tensor": "",
+}
+
 
 def tensor_layout():
     """Where a tensor in memory has its number of elements, its type, and what the type's numbers stand

@@ -5,6 +5,8 @@ import os
 import sys
 
 _TEXT_SITE = 1 << 63  # kTextSite of proto/ring/record.h
+_WRITTEN = ("<frozen", "<eval_with_key>")
+_INDUCTOR = "torchinductor_"  # in the folder of the code that Inductor writes
 
 
 class Sites:
@@ -58,8 +60,9 @@ class Sites:
         return 0
 
     def is_own(self, code):
-        """Of PyTorch or this package, and not of the job."""
-        return code.co_filename.startswith(self._own) or code.co_filename.startswith("<frozen")
+        """Of PyTorch or this package, or written by PyTorch's compilers, and not of the job."""
+        name = code.co_filename
+        return name.startswith(self._own) or name.startswith(_WRITTEN) or _INDUCTOR in name
 
     def _add(self, frame):
         number = next(self._numbers)

@@ -37,7 +37,7 @@ def tensor_parallel(job):
             dist.all_reduce(job.ones(), group=dp)  # guilty: tensor_parallel
             job.wait()
         with torch.no_grad():
-            model(torch.ones(8, 96, device=job.device))
+            model(torch.ones(8, 96, device=job.device))  # also: tensor_parallel
         job.wait()
         if not early:
             dist.all_reduce(job.ones(), group=dp)
@@ -69,12 +69,15 @@ def compiled(job):
     import torch.distributed._functional_collectives as functional
 
     def reduction(group):
-        return torch.compile(lambda tensor: functional.all_reduce(tensor, "sum", group) + 1, backend="aot_eager")
+        def reduce(tensor):  # guilty: compiled
+            return functional.all_reduce(tensor, "sum", group) + 1
+
+        return torch.compile(reduce, backend="aot_eager")
 
     functions = [reduction(job.group()), reduction(job.group())]
     for step in range(3):
         for function in reversed(functions) if job.mistaken and job.last and step == 1 else functions:
-            function(job.ones())  # guilty: compiled
+            function(job.ones())
             job.wait()
 
 

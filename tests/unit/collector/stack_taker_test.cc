@@ -12,11 +12,16 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <map>
 #include <optional>
+#include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "collector/process/proc_reader.h"
+#include "collector/process/thread_sleep.h"
 
 namespace gordian::collector {
 namespace {
@@ -364,6 +369,60 @@ TEST_P(PythonTarget, ThreadsThatComeAndGoAreTakenTwoHundredTimes) {
   EXPECT_GT(frames, 200u);
   int status = -1;
   EXPECT_EQ(child.End(&status), "wrong 0 worked True");
+  EXPECT_EQ(status, 0);
+}
+
+constexpr char kMonitors[] = R"py(
+import os, runpy, sys, tempfile, threading
+source = """import threading
+class TMonitor(threading.Thread):
+    def run(self):
+        if self.inner:
+            self.inner(self)
+        else:
+            self.never.wait(1000)
+"""
+with tempfile.TemporaryDirectory() as folder:
+    def monitor(package, inner=None):
+        path = os.path.join(folder, package, "_monitor.py")
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as f:
+            f.write(source)
+        made = runpy.run_path(path)["TMonitor"](daemon=True)
+        made.never, made.inner = threading.Event(), inner
+        return made
+    called = monitor("tqdm")
+    threads = [monitor("tqdm"), monitor("mytqdm"), monitor("tqdm", lambda one: one.never.wait(1000)),
+               threading.Thread(target=lambda: called.run(), daemon=True)]
+    for thread in threads:
+        thread.start()
+    print(*(thread.native_id for thread in threads), flush=True)
+    sys.stdin.read()
+)py";
+
+// Not so: another file, one that refreshes a bar, and a function that has called run().
+TEST_P(PythonTarget, TqdmsMonitorIsIdleBetweenItsLooks) {
+  Child child = Start(kMonitors);
+  std::istringstream line(child.Line());
+  std::vector<pid_t> tids;
+  for (pid_t tid; line >> tid;) tids.push_back(tid);
+  ASSERT_EQ(tids.size(), 4u);
+  const std::vector<bool> expected = {true, false, false, false};
+  ThreadSleeps sleeps(child.pid());
+  std::map<pid_t, bool> idle;
+  for (int tries = 0; tries < 100 && idle.size() < tids.size(); ++tries) {
+    const std::vector<TaskState> tasks = ReadTasks(child.pid());
+    sleeps.Begin(tasks);
+    for (const TaskState& task : tasks) {
+      if (task.stat.state != 'S') continue;
+      const ThreadSleeps::Look look = sleeps.Of(task);
+      if (look.library || look.sleep == ThreadSleep::kOutside) idle[task.tid] = look.library;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  for (size_t i = 0; i < tids.size(); ++i) EXPECT_EQ(idle[tids[i]], expected[i]) << i;
+  int status = 0;
+  child.End(&status);
   EXPECT_EQ(status, 0);
 }
 
