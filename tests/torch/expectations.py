@@ -1,7 +1,7 @@
 """What gordian must say of each job of tests/torch, and what it does without gordian.
 
 The truth, without gordian, with gloo of PyTorch 1.13 and with NCCL of PyTorch 2.11 on two H100s (those of two
-ranks) and two H200s (those of parallel.py but `compiled`): every job hangs, and every twin ends. Of `os_exit` gloo
+ranks) and two H200s (those of parallel.py): every job hangs, and every twin ends. Of `os_exit` gloo
 tells the others, which end with an error; NCCL tells none.
 """
 
