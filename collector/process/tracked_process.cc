@@ -525,6 +525,7 @@ std::vector<StackThread> TrackedProcess::StuckThreads(bool every_thread) {
                           .name = thread.name(),
                           .in_call = thread.call() != 0 || thread.poll_object() != 0};
     all.push_back(one);
+    if (thread.sleep() == v1::THREAD_SLEEP_WATCH) continue;  // in the same place in each job
     if (one.in_call) {
       in_call.push_back(one);
     } else if (thread.gpu_thread()) {

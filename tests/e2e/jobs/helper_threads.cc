@@ -98,7 +98,6 @@ JOB(inversion_beside_watchdog, 2) {
   static ncclComm_t watched = dp;
   static int device = c.rank;
   CUDA_OK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-  CUDA_OK(cudaEventRecord(event, s));
   const auto watch = +[] {
     static std::mutex mutex;
     static std::condition_variable never;
@@ -118,6 +117,7 @@ JOB(inversion_beside_watchdog, 2) {
   }
   c.Begin(s);
   c.AllReduce(Departs(c) ? tp : dp, s);
+  CUDA_OK(cudaEventRecord(event, s));
   c.Sync(s);
   c.AllReduce(Departs(c) ? dp : tp, s);
   c.Sync(s);
