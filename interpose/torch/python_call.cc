@@ -1,8 +1,8 @@
 // A function of Python that calls another one, and the front end before and after it.
 //
 // A wrapper in Python would be a frame of its own in the tracebacks of the job; a function in C is
-// none. The front end hands over the interpreter's functions, all of its stable ABI, so that the shim
-// needs no Python.
+// none. The front end hands over the interpreter's functions, so that the shim needs no Python: those
+// of its stable ABI, and from 3.11 on two that keep debuggers and profilers out of the front end.
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,6 +26,9 @@ struct Python {
   unsigned long long (*number)(void* object);  // modulo 2^64
   void* (*make_number)(unsigned long long number);
   void* (*type)(void* object);
+  void* (*thread)();
+  void (*enter_tracing)(void* thread);  // PyThreadState_EnterTracing; null: this Python has none
+  void (*leave_tracing)(void* thread);
   void* none;
   void* long_type;
   void* failed;  // stands for the result of a function that raised
@@ -44,6 +47,27 @@ GORDIAN_API void gordian_torch_python(const gordian::interpose::Python* python) 
 namespace gordian::interpose {
 namespace {
 
+// While it lives, a debugger that steps through the job does not step through the front end.
+class Untraced {
+ public:
+  Untraced() : thread_(g_python.enter_tracing != nullptr ? g_python.thread() : nullptr) {
+    if (thread_ != nullptr) g_python.enter_tracing(thread_);
+  }
+  ~Untraced() {
+    if (thread_ != nullptr) g_python.leave_tracing(thread_);
+  }
+  Untraced(const Untraced&) = delete;
+  Untraced& operator=(const Untraced&) = delete;
+
+ private:
+  void* const thread_;
+};
+
+void* CallBefore(void* self, void* arguments, void* keywords) {
+  const Untraced untraced;
+  return g_python.call(g_python.tuple_item(self, 0), arguments, keywords);
+}
+
 bool IsNumber(void* object) {
   void* const type = g_python.type(object);
   if (type == nullptr) return false;
@@ -56,8 +80,12 @@ void* CallAfter(void* self, void* token, void* result) {
   const Python& python = g_python;
   void *type = nullptr, *value = nullptr, *traceback = nullptr;
   if (result == nullptr) python.fetch(&type, &value, &traceback);
-  void* const after = python.call_with(python.tuple_item(self, 2), token,
-                                       result != nullptr ? result : python.failed, nullptr);
+  void* after;
+  {
+    const Untraced untraced;
+    after = python.call_with(python.tuple_item(self, 2), token,
+                             result != nullptr ? result : python.failed, nullptr);
+  }
   if (after != nullptr) {
     python.decrease(after);
   } else if (result != nullptr) {
@@ -81,7 +109,7 @@ void* CallAfter(void* self, void* token, void* result) {
 GORDIAN_API void* gordian_torch_call(void* self, void* arguments, void* keywords) {
   using namespace gordian::interpose;
   const Python& python = g_python;
-  void* const token = python.call(python.tuple_item(self, 0), arguments, keywords);
+  void* const token = CallBefore(self, arguments, keywords);
   if (token == nullptr) return nullptr;
   void* result = python.call(python.tuple_item(self, 1), arguments, keywords);
   if (token != python.none) result = CallAfter(self, token, result);
@@ -95,7 +123,7 @@ GORDIAN_API void* gordian_torch_call(void* self, void* arguments, void* keywords
 GORDIAN_API void* gordian_torch_method(void* self, void* arguments, void* keywords) {
   using namespace gordian::interpose;
   const Python& python = g_python;
-  void* const token = python.call(python.tuple_item(self, 0), arguments, keywords);
+  void* const token = CallBefore(self, arguments, keywords);
   if (token == nullptr) return nullptr;
   if (token == python.none) {
     python.decrease(token);

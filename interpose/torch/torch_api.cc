@@ -14,7 +14,7 @@ namespace gordian::interpose {
 namespace {
 
 // What the front end was written for; it records nothing with a shim that says another number.
-constexpr uint32_t kApiVersion = 2;
+constexpr uint32_t kApiVersion = 3;
 constexpr uint64_t kPieceBytes = sizeof(ring::PiecePayload);
 constexpr uint64_t kMostPieces = ring::kLastPiece - 1;
 

@@ -168,18 +168,33 @@ def told(text):
 
 
 class Unchanged(unittest.TestCase):
-    def run_plain(self, how, watched):
+    def run_plain(self, job, watched):
         with tempfile.TemporaryDirectory(prefix="gordian-torch-") as folder:
-            job = [PYTHON, os.path.join(HERE, "plain.py"), free_port(), free_port(), how]
             prefix = [GORDIAN, "run", "--quiet", "--session", os.path.join(folder, "s"), "--"] if watched else []
-            done = subprocess.run(prefix + job, env=environment(), capture_output=True, text=True, timeout=150)
+            done = subprocess.run(prefix + [PYTHON, *job], env=environment(), stdin=subprocess.DEVNULL,
+                                  capture_output=True, text=True, timeout=150)
             code = done.returncode if done.returncode >= 0 else 128 - done.returncode
             return told(done.stdout), told(done.stderr), code
 
     def test_output_exit_code_and_tracebacks(self):
         for how in ("raise", "kill"):
             with self.subTest(how):
-                self.assertEqual(self.run_plain(how, True), self.run_plain(how, False))
+                watched, alone = (self.run_plain([os.path.join(HERE, "plain.py"), free_port(), free_port(), how], under)
+                                  for under in (True, False))
+                self.assertEqual(watched, alone)
+
+    def test_under_a_debugger(self):
+        """It stops before a group is made, steps into that, goes on behind it, and stops at the exception."""
+        path = os.path.join(HERE, "debugged.py")
+        with open(path, encoding="utf-8") as f:
+            line = next(number for number, text in enumerate(f, 1) if text.endswith("# break\n"))
+        steps = [f"break {path}:{line}", "continue", "step", "where", "return", "next", "next", "step", "where", "continue"]
+        debugger = ["-m", "pdb", *(word for step in steps for word in ("-c", step))]
+        watched, alone = (self.run_plain([*debugger, path, free_port()], under) for under in (True, False))
+        self.assertIn("--Call--", alone[0])
+        self.assertIn("done True 0", alone[0])
+        self.assertIn("ValueError: the last word", "".join(alone[:2]))
+        self.assertEqual(watched, alone)
 
 
 if __name__ == "__main__":

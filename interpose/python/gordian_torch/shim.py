@@ -2,7 +2,7 @@
 
 import ctypes
 
-VERSION = 2
+VERSION = 3
 # In place of a group: the call runs others, which count for themselves.
 RUNS_OTHERS = 0xffffffff << 32
 # What the second half gets in place of a result, when the function has raised.
@@ -31,7 +31,7 @@ _SIGNATURES = {
 class _Functions(ctypes.Structure):
     _fields_ = [(name, ctypes.c_void_p) for name in (
         "tuple_item", "call", "call_with", "fetch", "restore", "clear", "increase", "decrease", "number",
-        "make_number", "type", "none", "long_type", "failed")]
+        "make_number", "type", "thread", "enter_tracing", "leave_tracing", "none", "long_type", "failed")]
 
 
 class _Method(ctypes.Structure):
@@ -40,7 +40,7 @@ class _Method(ctypes.Structure):
 
 
 def _address(function):
-    return ctypes.cast(function, ctypes.c_void_p).value
+    return ctypes.cast(function, ctypes.c_void_p).value if function is not None else None
 
 
 class Shim:
@@ -68,8 +68,10 @@ class Shim:
             _address(python.PyErr_Restore), _address(python.PyErr_Clear),
             _address(python.Py_IncRef), _address(python.Py_DecRef),
             _address(python.PyLong_AsUnsignedLongLongMask),
-            _address(python.PyLong_FromUnsignedLongLong), _address(python.PyObject_Type), id(None),
-            id(int), id(FAILED))
+            _address(python.PyLong_FromUnsignedLongLong), _address(python.PyObject_Type),
+            *(_address(getattr(python, name, None)) for name in (
+                "PyThreadState_Get", "PyThreadState_EnterTracing", "PyThreadState_LeaveTracing")),
+            id(None), id(int), id(FAILED))
         library.gordian_torch_python(ctypes.byref(functions))
         self._call = _address(library.gordian_torch_call)
         self._method = _address(library.gordian_torch_method)
