@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -17,6 +18,7 @@
 
 #include "cli/output.h"
 #include "cli/output_file.h"
+#include "cli/predict_sarif.h"
 #include "cli/verbs.h"
 #include "cli/verify_tools.h"
 #include "common/status.h"
@@ -41,6 +43,9 @@ using replayer::Schedule;
 constexpr char kThreadsUnordered[] = "threads-unordered";
 constexpr char kSchema[] = "gordian.predict.v1";
 constexpr char kThreadsOrdered[] = "threads-ordered";  // --assume: it is switched off
+constexpr char kAdvice[] =
+    "Give these calls one order at every rank: make them from one thread, or let one thread wait "
+    "for the other's call.";
 
 volatile sig_atomic_t end_signal = 0;
 void OnEndSignal(int number) { end_signal = number; }
@@ -53,6 +58,7 @@ struct PredictFlags {
   replayer::PredictOptions predict;
   int verify = 0;
   std::string baseline;
+  std::string sarif;
   bool json = false;
 };
 
@@ -105,6 +111,10 @@ class CallNames {
   int RankOf(OpId id) const { return schedule_.ranks[places_.at(id).rank].rank; }
   size_t ThreadOf(OpId id) const { return places_.at(id).thread + 1; }
   const std::string& SiteOf(OpId id) const { return places_.at(id).op->site; }
+  SarifPlace PlaceOf(OpId id, const std::string& text) const {
+    const Op& op = *places_.at(id).op;
+    return {op.site_file, op.site_line, text};
+  }
   std::string CommOf(OpId id) const {
     const Op& op = *places_.at(id).op;
     if (op.comm < 0) return "";
@@ -303,9 +313,7 @@ bool PrintText(const PredictFlags& flags, const Predictions& predictions,
     text += std::string("rests on ") + kThreadsUnordered +
             ": gordian saw nothing that orders these threads; it sees events, starts and ends of "
             "threads, no locks or flags.\nIf they are ordered: --assume " +
-            kThreadsOrdered +
-            "\nwhat to change: Give these calls one order at every rank: make them from one "
-            "thread, or let one thread wait for the other's call.\n\n";
+            kThreadsOrdered + "\nwhat to change: " + kAdvice + "\n\n";
   }
   for (const Prediction& prediction : predictions.unconfirmed) {
     text += "not confirmed: " + prediction.doubt + "\n" + Text(prediction) + "\n";
@@ -324,6 +332,32 @@ bool PrintText(const PredictFlags& flags, const Predictions& predictions,
             "made or ended after them\n";
   for (const std::string& reason : predictions.not_judged) text += "not judged: " + reason + "\n";
   return PrintOut(text);
+}
+
+std::vector<SarifFinding> SarifFindings(const PredictFlags& flags, const Predictions& predictions,
+                                        const KnownSites& known) {
+  std::vector<SarifFinding> findings;
+  for (const Prediction& prediction : predictions.predicted) {
+    const CallNames names(prediction.witness);
+    SarifFinding finding{.check = prediction.witness.origin.check,
+                         .message = "Deadlock predicted: " + Cycle(names, prediction.cycle) +
+                                    ", if threads call in another order.\n" + Text(prediction),
+                         .advice = kAdvice,
+                         .sites = prediction.sites};
+    for (const OpId id : prediction.cycle) {
+      const std::string rank = "rank " + std::to_string(names.RankOf(id));
+      finding.places.push_back(names.PlaceOf(id, rank + " would wait in " + names.Describe(id)));
+    }
+    for (const CallOrder& order : prediction.orders) {
+      if (order.as_recorded) continue;
+      const std::string rank = "rank " + std::to_string(names.RankOf(order.first));
+      finding.places.push_back(names.PlaceOf(
+          order.second, rank + " calls " + names.Describe(order.second) + ", recorded first"));
+    }
+    if (!flags.baseline.empty()) finding.known = known.contains(prediction.sites);
+    findings.push_back(std::move(finding));
+  }
+  return findings;
 }
 
 int Run(PredictFlags flags) {
@@ -362,6 +396,15 @@ int Run(PredictFlags flags) {
   if (!status.ok()) {
     PrintError(status.message());
     return kExitUsage;
+  }
+  if (!flags.sarif.empty() && predictions.judged) {
+    const Status written = WriteOutput(
+        flags.sarif,
+        SarifOf(SarifFindings(flags, predictions, *known), std::filesystem::current_path()));
+    if (!written.ok()) {
+      PrintError(written.message());
+      return kExitUsage;
+    }
   }
   if (flags.json) {
     if (!PrintJson(flags, predictions, verified, *known)) return kExitUsage;
@@ -404,6 +447,9 @@ void AddPredictVerb(CLI::App& app, VerbContext* context) {
   verb->add_option("--baseline", flags->baseline,
                    "An earlier output of --json: what it predicted is known, and not in the exit "
                    "code")
+      ->type_name("FILE");
+  verb->add_option("--sarif", flags->sarif,
+                   "Also write what is predicted as SARIF, for code scanners")
       ->type_name("FILE");
   verb->add_option("--window", flags->orders.window,
                    "Change the order among so many calls of all ranks at once")

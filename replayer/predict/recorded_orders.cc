@@ -429,7 +429,7 @@ class Reader {
   }
 
   std::string Text(ProcessId process, uint64_t site) const {
-    return facts_.site ? facts_.site(process, site) : "";
+    return facts_.site ? facts_.site(process, site).text : "";
   }
 
   // No two of the calls overlapped, and each thread made as many each time as the time before.

@@ -104,7 +104,9 @@ class Reading {
                    .verdict = verdict,
                    .site =
                        [this](model::ProcessId id, uint64_t site) {
-                         return site == 0 ? "" : sites_.Describe({id, site});
+                         if (site == 0) return SiteText();
+                         const analyzer::CallSite place = sites_.Resolve(id, site);
+                         return SiteText{sites_.Describe({id, site}), place.file, place.line};
                        },
                    .symbol = [this](uint16_t call) { return events_.Symbol(call); }};
     if (!with_facts_ && extracted.refused.empty()) {
@@ -212,7 +214,7 @@ class Reading {
       for (const RecordedCall& call : process.calls) {
         if (call.wait != model::WaitKind::kCopy && call.wait != model::WaitKind::kAsyncCopy)
           continue;
-        if (++reads == 1) site = facts.site(id, call.site);
+        if (++reads == 1) site = facts.site(id, call.site).text;
       }
     }
     if (reads == 0) return;

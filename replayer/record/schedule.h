@@ -139,6 +139,8 @@ struct Op {
   bool witness = false;      // the verdict names it: it is in the cycle, or part of what is stuck
   std::string symbol;        // the original's call: "cudaFreeHost"; empty: made up
   std::string site;          // the original's: "train.cc:88 step()"; empty: unknown
+  std::string site_file;     // as its debug information or Python gives it; empty: unknown
+  int site_line = 0;         // 0: unknown
   std::vector<Gate> gates;   // all must pass before the call
 
   friend bool operator==(const Op&, const Op&) = default;

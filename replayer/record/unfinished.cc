@@ -395,7 +395,12 @@ class Builder {
     op->witness = needed.witness;
     op->captured = call.Captured();
     if (facts_.symbol) op->symbol = facts_.symbol(call.call_id);
-    if (facts_.site) op->site = facts_.site(built_[rank].process, call.site);
+    if (facts_.site) {
+      SiteText site = facts_.site(built_[rank].process, call.site);
+      op->site = std::move(site.text);
+      op->site_file = std::move(site.file);
+      op->site_line = site.line;
+    }
     const int index = CommOf(facts_, built_[rank].process, call.comm);
     if (const auto comm = comm_of_.find(index); comm != comm_of_.end()) op->comm = comm->second;
     op->stream = StreamPlace(rank, call.stream);

@@ -22,13 +22,18 @@
 
 namespace gordian::replayer {
 
+struct SiteText {
+  std::string text;  // "train.cc:88 step()"; may be empty
+  std::string file;  // as the debug information or Python gives it; may be empty
+  int line = 0;
+};
+
 struct JobFacts {
   const model::ExecutionGraph& execution;
   const model::Matcher& matcher;
   const Recording& recording;     // of the same records, after Finish()
   const model::Verdict& verdict;  // of the same round
-  std::function<std::string(model::ProcessId, uint64_t)>
-      site;                                     // "train.cc:88 step()"; may be empty
+  std::function<SiteText(model::ProcessId, uint64_t)> site;
   std::function<std::string(uint16_t)> symbol;  // name of a call id; may be empty
 };
 

@@ -4,7 +4,9 @@ import os
 import shutil
 import subprocess
 
-from cli_testing import BUILD, EMULATOR, JOB, CliTest, clean_environment, main
+from cli_testing import BUILD, EMULATOR, GORDIAN, JOB, CliTest, clean_environment, main
+
+SOURCES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 def call_sites():
@@ -75,6 +77,29 @@ class Predict(CliTest):
         self.write("known.json", json.dumps({**said, "predicted": []}))
         code, again = self.predict("s", "--baseline", "known.json")
         self.assertEqual((code, [found["known"] for found in again["predicted"]]), (1, [False]), again)
+        # Code scanners show it at the lines, by paths below the folder that gordian runs in.
+        self.write("known.json", json.dumps({**said, "predicted": []}))
+        done = self.gordian("predict", "s", "--baseline", "known.json", "--sarif", "found.sarif")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        with open(self.path("found.sarif"), encoding="utf-8") as f:
+            sarif = json.load(f)
+        self.assertEqual((sarif["version"], len(sarif["runs"])), ("2.1.0", 1))
+        (result,) = sarif["runs"][0]["results"]
+        rule = sarif["runs"][0]["tool"]["driver"]["rules"][result["ruleIndex"]]
+        self.assertEqual((rule["id"], result["ruleId"]), (found["check"], found["check"]))
+        self.assertEqual(result["baselineState"], "new")
+        places = [place["physicalLocation"] for place in result["locations"] + result["relatedLocations"]]
+        self.assertEqual({f'{os.path.basename(place["artifactLocation"]["uri"])}:{place["region"]["startLine"]}'
+                          for place in places}, {HELPER, MAIN})
+        self.assertTrue(all(place["artifactLocation"]["uri"].startswith("file:///") for place in places), places)
+        done = subprocess.run([GORDIAN, "predict", self.path("s"), "--sarif", self.path("below.sarif")], cwd=SOURCES,
+                              capture_output=True, text=True, timeout=100)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        with open(self.path("below.sarif"), encoding="utf-8") as f:
+            (result,) = json.load(f)["runs"][0]["results"]
+        self.assertEqual(result["locations"][0]["physicalLocation"]["artifactLocation"],
+                         {"uri": "tests/e2e/jobs/near_misses.cc", "uriBaseId": "%SRCROOT%"})
+        self.assertNotIn("baselineState", result)
         # The program that forces the order hangs, each time, without gordian too.
         binary = self.compiled(self.path(found["program"]))
         for _ in range(3):
@@ -157,7 +182,8 @@ class Predict(CliTest):
 
     def test_a_run_that_hung_is_not_judged(self):
         self.record("inversion_one_stream")
-        code, said = self.predict("s")
+        code, said = self.predict("s", "--sarif", "found.sarif")
+        self.assertFalse(os.path.exists(self.path("found.sarif")), "it would say that there is nothing")
         self.assertEqual((code, said["judged"], said["predicted"]), (3, False, []), said)
         self.assertTrue(any("did not pass" in why for why in said["not_judged"]), said)
         self.assertIn("not judged: the run did not pass", self.gordian("predict", "s").stderr)
