@@ -49,6 +49,14 @@ void AddOthers(const Names& names, const Process& process, Proof* proof) {
   }
 }
 
+// W14: of an operation that needs no other member, as that of a broadcast's root, the process may
+// have done its part before it ended, and the last that it said of its device is older.
+bool MayBeDone(const Process& process, const Launch& launch) {
+  return process.Dead() && launch.enqueued && !launch.host &&
+         std::all_of(launch.parts.begin(), launch.parts.end(),
+                     [](const Part& part) { return NeedsOf(RoleOf(part)) == Needs::kNoOther; });
+}
+
 }  // namespace
 
 Proof MakeProof(const WaitForGraph& graph, const Names& names,
@@ -137,6 +145,10 @@ Proof MakeProof(const WaitForGraph& graph, const Names& names,
         proof.launches.emplace_back(launch->id, launch->comm_index);
         if (launch->host) {
           proof.assumes.push_back("no time limit of torch.distributed ends the waits");
+        }
+        if (MayBeDone(*process, *launch)) {
+          proof.missing.push_back("whether " + names.RankOf(node.process) +
+                                  " did its part before it ended");
         }
         if (launch->deferred) {
           proof.missing.push_back(
