@@ -1,7 +1,9 @@
 // gordian run: starts a job, observes it, and reports its verdicts.
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -45,6 +47,7 @@ struct RunFlags {
   bool trust_analyzer = false;
   JobIdentityFlags identity;
   std::optional<int> error_exitcode;
+  bool predict = false;
   bool quiet = false;
 };
 
@@ -255,9 +258,30 @@ JobOutcome RunJob(const JobOptions& options, const InstallPaths& paths,
   return outcome;
 }
 
+// Runs `gordian predict` on the session; what it prints goes to stderr. Its exit code.
+int PredictFrom(const std::string& session, const InstallPaths& paths, const SignalInbox& signals) {
+  const Launched launched = Launch({.path = paths.executable,
+                                    .argv = {"gordian", "predict", session},
+                                    .environment = FullEnvironment({}),
+                                    .aside = true},
+                                   signals);
+  if (launched.error != 0) {
+    PrintError(DescribeExecError(paths.executable, launched.error));
+    return kExitOwnFailure;
+  }
+  int status = 0;
+  while (waitpid(launched.pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return ExitCodeOfStatus(status);
+}
+
 int Run(const RunFlags& flags, std::vector<std::string> command) {
   if (command.empty()) {
     PrintError("a command is missing (try: gordian run -- ./train)");
+    return kExitUsage;
+  }
+  if (flags.predict && flags.analyzer) {
+    PrintError("--predict reads this gordian's session, and --analyzer sends the job elsewhere");
     return kExitUsage;
   }
   const StatusOr<RunConfig> config = MakeConfig(flags);
@@ -393,6 +417,12 @@ int Run(const RunFlags& flags, std::vector<std::string> command) {
   guardian.Leave();
   DescribeEnd(outcome, exit_code, &session);
   (void)session.WriteManifest();  // a full disk was reported before, or the analysis reports it
+  if (flags.predict && outcome.observed && exit_code == 0 && !outcome.problem &&
+      PredictFrom(session.absolute_dir(), paths, signals) == kExitProblem && flags.error_exitcode) {
+    exit_code = *flags.error_exitcode;
+    DescribeEnd(outcome, exit_code, &session);
+    (void)session.WriteManifest();
+  }
   CloseLog();
   return exit_code;
 }
@@ -463,6 +493,9 @@ void AddRunVerb(CLI::App& app, VerbContext* context) {
       ->type_name("N");
   verb->add_option("--error-exitcode", flags->error_exitcode, "Exit with N if a problem was found")
       ->type_name("N");
+  verb->add_flag("--predict", flags->predict,
+                 "If the job ends well, also look for deadlocks that other orders of its threads "
+                 "would have met (gordian predict); one counts as a problem for --error-exitcode");
   verb->add_flag("--quiet", flags->quiet, "Print nothing on stderr but errors");
   verb->footer(
       "Exit code: the job's own (128 + signal when it was killed); 137 when gordian killed it; 125 "

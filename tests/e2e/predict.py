@@ -131,6 +131,27 @@ class Predict(CliTest):
     def test_a_transfer_beside_a_reduction(self):
         self.expect_one("near_miss_pipeline", ["AllReduce", "Recv"])
 
+    def test_behind_the_run(self):
+        def run(*arguments):
+            done = self.gordian("run", "--emulator", "--session", "r", "--on-verdict", "kill", "--predict",
+                                "--error-exitcode", "9", *arguments, "--ranks", "2")
+            shutil.rmtree(self.path("r"))
+            return done
+
+        done = run("--", JOB, "near_miss")
+        self.assertEqual(done.returncode, 9, done.stderr)
+        self.assertIn("DEADLOCK (predicted): rank ", done.stderr)
+        self.assertNotIn("DEADLOCK", done.stdout)  # which is the job's
+        done = run("--", JOB, "near_miss", "--twin")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("no deadlock predicted", done.stderr)
+        done = run("--", JOB, "inversion_one_stream")
+        self.assertEqual(done.returncode, 9, done.stderr)
+        self.assertNotIn("predicted", done.stderr)
+        done = self.gordian("run", "--predict", "--analyzer", "localhost:1", "--", JOB, "near_miss")
+        self.assertEqual(done.returncode, 2)
+        self.assert_one_line(done.stderr, "--analyzer")
+
     def expect_silence(self, *job):
         self.record(*job)
         code, said = self.predict("s")
