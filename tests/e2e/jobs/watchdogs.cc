@@ -18,12 +18,13 @@ void Watched(job::Context& c, Ends how) {
   const cudaStream_t s = c.Stream();
   c.Warm(dp, s);
   c.Warm(tp, s);
-  std::atomic<bool> over = false;
+  std::atomic<bool> over = false, aborts = false;
   c.Begin(s);
   std::thread watchdog([&] {
     for (double waited = 0; waited < kPatience && !over; waited += 0.05) usleep(50'000);
     if (over) return;
     if (how == Ends::kAborts) {
+      aborts = true;
       ncclCommAbort(dp);
       ncclCommAbort(tp);
     }
@@ -32,6 +33,7 @@ void Watched(job::Context& c, Ends how) {
   if (!c.twin && c.rank == 1) c.SleepInUserCode(3600);
   c.AllReduce(dp, s);
   c.Sync(s);
+  while (aborts) pause();  // an abort has ended the wait, and the watchdog ends the process
   c.AllReduce(tp, s);
   c.Sync(s);
   over = true;
