@@ -1,5 +1,6 @@
 // Two threads of a rank on one stream and two communicators. The jobs end: what the helper does
 // before its all-reduce takes long at every rank. `gordian predict` finds what they narrowly missed.
+#include <functional>
 #include <thread>
 
 #include "tests/e2e/jobs/job.h"
@@ -28,59 +29,65 @@ struct Pair {
   float* const of_tp;
 };
 
-}  // namespace
-
-// Nothing orders the two all-reduces. In the twin the helper has ended before the main thread's.
-JOB(near_miss, 2) {
-  const Pair pair(c);
+// A helper thread makes the one call once it has read, and the main thread the other once it has
+// computed. In the twin the helper has ended before that.
+void Miss(job::Context& c, const Pair& pair, const std::function<void()>& in_helper,
+          const std::function<void()>& in_main) {
   std::thread helper([&] {
     CUDA_OK(cudaSetDevice(c.rank));
     c.SleepInUserCode(kRead);
-    NCCL_OK(ncclAllReduce(pair.of_tp, pair.of_tp, 1024, ncclFloat, ncclSum, pair.tp, pair.stream));
+    in_helper();
   });
   if (c.twin) helper.join();
   c.SleepInUserCode(kCompute);
-  NCCL_OK(ncclAllReduce(pair.of_dp, pair.of_dp, 1024, ncclFloat, ncclSum, pair.dp, pair.stream));
+  in_main();
   if (!c.twin) helper.join();
   c.Sync(pair.stream);
 }
 
+}  // namespace
+
+// Nothing orders the two all-reduces.
+JOB(near_miss, 2) {
+  const Pair pair(c);
+  const auto tp = [&] {
+    NCCL_OK(ncclAllReduce(pair.of_tp, pair.of_tp, 1024, ncclFloat, ncclSum, pair.tp, pair.stream));
+  };
+  const auto dp = [&] {
+    NCCL_OK(ncclAllReduce(pair.of_dp, pair.of_dp, 1024, ncclFloat, ncclSum, pair.dp, pair.stream));
+  };
+  Miss(c, pair, tp, dp);
+}
+
 // A loader's thread broadcasts its batch, the main thread scatters its gradients. The root of a
-// broadcast does not wait, so only one of the two orders of the ranks leads to a deadlock. In the twin
-// the batch comes first, as in the next job the output.
+// broadcast does not wait, so only one of the two orders of the ranks leads to a deadlock.
 JOB(near_miss_loader, 2) {
   const Pair pair(c);
   float* const scattered = c.Buffer(1024);
-  std::thread loader([&] {
-    CUDA_OK(cudaSetDevice(c.rank));
-    c.SleepInUserCode(kRead);
+  const auto load = [&] {
     NCCL_OK(ncclBroadcast(pair.of_tp, pair.of_tp, 1024, ncclFloat, 0, pair.tp, pair.stream));
-  });
-  if (c.twin) loader.join();
-  c.SleepInUserCode(kCompute);
-  NCCL_OK(ncclReduceScatter(pair.of_dp, scattered, 1024 / c.nranks, ncclFloat, ncclSum, pair.dp,
-                            pair.stream));
-  if (!c.twin) loader.join();
-  c.Sync(pair.stream);
+  };
+  const auto scatter = [&] {
+    NCCL_OK(ncclReduceScatter(pair.of_dp, scattered, 1024 / c.nranks, ncclFloat, ncclSum, pair.dp,
+                              pair.stream));
+  };
+  Miss(c, pair, load, scatter);
 }
 
 // A thread of a pipeline hands its stage's output on, the main thread reduces.
 JOB(near_miss_pipeline, 2) {
   const Pair pair(c);
-  std::thread stage([&] {
-    CUDA_OK(cudaSetDevice(c.rank));
-    c.SleepInUserCode(kRead);
+  const auto hand_on = [&] {
     if (c.rank == 0) {
       NCCL_OK(ncclSend(pair.of_tp, 1024, ncclFloat, 1, pair.tp, pair.stream));
     } else if (c.rank == 1) {
       NCCL_OK(ncclRecv(pair.of_tp, 1024, ncclFloat, 0, pair.tp, pair.stream));
     }
-  });
-  if (c.twin) stage.join();
-  c.SleepInUserCode(kCompute);
-  NCCL_OK(ncclAllReduce(pair.of_dp, pair.of_dp, 1024, ncclFloat, ncclSum, pair.dp, pair.stream));
-  if (!c.twin) stage.join();
-  c.Sync(pair.stream);
+  };
+  const auto reduce = [&] {
+    NCCL_OK(ncclAllReduce(pair.of_dp, pair.of_dp, 1024, ncclFloat, ncclSum, pair.dp, pair.stream));
+  };
+  Miss(c, pair, hand_on, reduce);
 }
 
 // Both threads use a third communicator by turns, which NCCL allows only if something orders them.
@@ -109,15 +116,13 @@ JOB(near_miss_handed_over, 2) {
   const Pair pair(c);
   cudaEvent_t reduced = nullptr;
   CUDA_OK(cudaEventCreateWithFlags(&reduced, cudaEventDisableTiming));
-  std::thread helper([&] {
-    CUDA_OK(cudaSetDevice(c.rank));
-    c.SleepInUserCode(kRead);
+  const auto after = [&] {
     CUDA_OK(cudaEventSynchronize(reduced));
     NCCL_OK(ncclAllReduce(pair.of_tp, pair.of_tp, 1024, ncclFloat, ncclSum, pair.tp, pair.stream));
-  });
-  c.SleepInUserCode(kCompute);
-  NCCL_OK(ncclAllReduce(pair.of_dp, pair.of_dp, 1024, ncclFloat, ncclSum, pair.dp, pair.stream));
-  CUDA_OK(cudaEventRecord(reduced, pair.stream));
-  helper.join();
-  c.Sync(pair.stream);
+  };
+  const auto before = [&] {
+    NCCL_OK(ncclAllReduce(pair.of_dp, pair.of_dp, 1024, ncclFloat, ncclSum, pair.dp, pair.stream));
+    CUDA_OK(cudaEventRecord(reduced, pair.stream));
+  };
+  Miss(c, pair, after, before);
 }
