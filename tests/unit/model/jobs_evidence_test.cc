@@ -23,11 +23,8 @@ TEST(Jobs, PollingCountsAfterAWhileAndIsNamed) {
   SimJob job(Comms(2, 2), {Inits(2) + a, Inits(2) + b});
   JobModel model;
   job.Run();
-  job.Rounds(&model, 4);
-  EXPECT_EQ(model.Current().main.verdict, VerdictKind::kHealthy);
-  job.Rounds(&model, 2);
-  ExpectVerdict(model.Current(),
-                {VerdictKind::kDeadlock, Confidence::kSuspected, {0, 1}, "host-wait-cycle"});
+  ExpectAfterTheThreshold(
+      &job, &model, {VerdictKind::kDeadlock, Confidence::kSuspected, {0, 1}, "host-wait-cycle"});
   EXPECT_TRUE(HasEntry(model.Current().main.evidence.not_visible, "polling"));
 }
 
@@ -107,11 +104,8 @@ TEST(Jobs, AThreadThatRunsOnBesideACircle) {
   job.other_sleep = ThreadSleep::kThread;
   JobModel model;
   job.Run();
-  job.Rounds(&model, 4);
-  EXPECT_EQ(model.Current().main.verdict, VerdictKind::kHealthy);
-  job.Rounds(&model, 2);
-  ExpectVerdict(model.Current(),
-                {VerdictKind::kDeadlock, Confidence::kSuspected, {0, 1}, "host-wait-cycle"});
+  ExpectAfterTheThreshold(
+      &job, &model, {VerdictKind::kDeadlock, Confidence::kSuspected, {0, 1}, "host-wait-cycle"});
 }
 
 // It polls CUDA, and acts when an operation has ended.

@@ -229,11 +229,9 @@ TEST(Jobs, SendsThatNothingBuffersAreASuspicion) {
       if (std::find(enabled.begin(), enabled.end(), p) != enabled.end()) job.Take(p);
     }
   }
-  job.Rounds(&model, 4);
-  EXPECT_EQ(model.Current().main.verdict, VerdictKind::kHealthy);
-  job.Rounds(&model, 2);
-  ExpectVerdict(model.Current(),
-                {VerdictKind::kDeadlock, Confidence::kSuspected, {0, 1}, "unbuffered-send-cycle"});
+  ExpectAfterTheThreshold(
+      &job, &model,
+      {VerdictKind::kDeadlock, Confidence::kSuspected, {0, 1}, "unbuffered-send-cycle"});
 }
 
 TEST(Jobs, RankThatSleepsIsASuspicionAfterTheThresholdOnly) {

@@ -103,6 +103,14 @@ inline void ExpectHang(const std::vector<SimComm>& comms, const std::vector<Prog
   }
 }
 
+// A suspicion comes once nothing has moved for the threshold of 5 s, and not before.
+inline void ExpectAfterTheThreshold(SimJob* job, JobModel* model, const Want& want) {
+  job->Rounds(model, 4);
+  EXPECT_EQ(model->Current().main.verdict, VerdictKind::kHealthy);
+  job->Rounds(model, 2);
+  ExpectVerdict(model->Current(), want);
+}
+
 // Nothing is held against a job of which this is said: it is healthy, or slow somewhere.
 inline bool AccusesNone(const Verdict& verdict) {
   return verdict.main.verdict == VerdictKind::kHealthy ||
