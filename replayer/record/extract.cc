@@ -106,7 +106,7 @@ class Reading {
                        [this](model::ProcessId id, uint64_t site) {
                          if (site == 0) return SiteText();
                          const analyzer::CallSite place = sites_.Resolve(id, site);
-                         return SiteText{sites_.Describe({id, site}), place.file, place.line};
+                         return SiteText{ShortForm(place, site), place.file, place.line};
                        },
                    .symbol = [this](uint16_t call) { return events_.Symbol(call); }};
     if (!with_facts_ && extracted.refused.empty()) {
