@@ -9,6 +9,8 @@
 namespace gordian::model {
 namespace {
 
+constexpr char kNoTimeLimit[] = "no time limit of torch.distributed ends the waits";
+
 void AddStream(const Process& process, StreamId id, std::set<std::pair<ProcessId, StreamId>>* seen,
                Proof* proof) {
   if (!seen->insert({process.info.process, id}).second) return;
@@ -87,7 +89,7 @@ Proof MakeProof(const WaitForGraph& graph, const Names& names,
     }
     if (node.kind == NodeKind::kKeySet) {
       proof.assumes.push_back("no process outside the job sets the key of the store");
-      proof.assumes.push_back("no time limit of torch.distributed ends the waits");
+      proof.assumes.push_back(kNoTimeLimit);
     }
     proof.conjectural |= RestsOnConjecture(node);
     if (node.kind == NodeKind::kSignals) {
@@ -144,7 +146,7 @@ Proof MakeProof(const WaitForGraph& graph, const Names& names,
         if (launch == nullptr) break;
         proof.launches.emplace_back(launch->id, launch->comm_index);
         if (launch->host) {
-          proof.assumes.push_back("no time limit of torch.distributed ends the waits");
+          proof.assumes.push_back(kNoTimeLimit);
         }
         if (MayBeDone(*process, *launch)) {
           proof.missing.push_back("whether " + names.RankOf(node.process) +
@@ -176,7 +178,7 @@ Proof MakeProof(const WaitForGraph& graph, const Names& names,
     }
     if (process.has_state && process.state.stopped) proof.missing.push_back(rank + " is stopped");
     if (std::any_of(process.state.threads.begin(), process.state.threads.end(), rules::Watches)) {
-      proof.assumes.push_back("no time limit of torch.distributed ends the waits");
+      proof.assumes.push_back(kNoTimeLimit);
     }
     if (process.unknown.calls) proof.missing.push_back(names.Lost(process));
     if (process.merger.incomplete()) {
