@@ -357,9 +357,8 @@ class FrontEnd:
         for name, call in operations.FUNCTIONAL.items():
             packet = getattr(space, name, None)
             for operator in (packet, getattr(packet, "default", None)):
-                function = getattr(operator, "_op", None)
-                if callable(function):
-                    operator._op = self.shim.around(self.line_around(call), function, None, name, True)
+                if hasattr(operator, "_op"):
+                    _wrap_function(self, operator, "_op", self.line_around(call), None, seen=True)
 
     def drop(self, held):
         """Nothing can wait for the Work any more, and what others need of it, its start, has been."""
