@@ -9,6 +9,7 @@ mistake stands, the source says `# guilty: NAME`.
 """
 
 import argparse
+import datetime
 import os
 import subprocess
 import sys
@@ -42,6 +43,9 @@ class Job:
             torch.cuda.set_device(self.device)
         else:
             self.device = torch.device("cpu")
+        if "JOB_TIMEOUT_S" in os.environ:  # of all groups: PyTorch's own is ten minutes
+            limit = datetime.timedelta(seconds=int(os.environ["JOB_TIMEOUT_S"]))
+            dist.distributed_c10d._get_default_timeout = lambda backend: limit
         dist.init_process_group(self.backend)
         # What is not about NCCL, as object collectives beside it, goes over gloo, as people do it.
         self.store = dist.distributed_c10d._get_default_store()
