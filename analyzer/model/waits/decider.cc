@@ -19,25 +19,25 @@ void AndOrGraph::Index() const {
 std::vector<bool> AndOrGraph::Decide() const {
   const size_t n = kinds_.size();
   if (first_.size() != n + 1 || by_target_.size() != edges_.size()) Index();
-  std::vector<uint32_t> waits = conditions_;  // not yet met
+  unmet_ = conditions_;
   std::vector<bool> can(n, false);
-  std::vector<uint32_t> work;
+  work_.clear();
   auto reach = [&](uint32_t node) {
     if (can[node]) return;
     can[node] = true;
-    work.push_back(node);
+    work_.push_back(node);
   };
   for (uint32_t i = 0; i < n; ++i) {
-    if (kinds_[i] == Kind::kCan || (kinds_[i] == Kind::kAnd && waits[i] == 0)) reach(i);
+    if (kinds_[i] == Kind::kCan || (kinds_[i] == Kind::kAnd && unmet_[i] == 0)) reach(i);
   }
-  while (!work.empty()) {
-    const uint32_t node = work.back();
-    work.pop_back();
+  while (!work_.empty()) {
+    const uint32_t node = work_.back();
+    work_.pop_back();
     for (uint32_t e = first_[node]; e < first_[node + 1]; ++e) {
       const uint32_t waiter = by_target_[e];
       switch (kinds_[waiter]) {
         case Kind::kAnd:
-          if (--waits[waiter] == 0) reach(waiter);
+          if (--unmet_[waiter] == 0) reach(waiter);
           break;
         case Kind::kOr:
           reach(waiter);

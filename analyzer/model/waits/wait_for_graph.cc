@@ -221,24 +221,24 @@ std::vector<bool> WaitForGraph::Decide(LeafMask progressing,
     size_t edges = 0;
     for (const WaitNode& node : nodes()) edges += node.out.size();
     decider_.Reserve(nodes().size(), edges);
-    for (const WaitNode& node : nodes()) decider_.AddNode(node.any ? Kind::kOr : Kind::kAnd);
     for (uint32_t i = 0; i < nodes().size(); ++i) {
-      for (const WaitNode::Edge& edge : nodes_[i].out) decider_.AddEdge(i, edge.to);
+      const WaitNode& node = nodes_[i];
+      decider_.AddNode(node.any ? Kind::kOr : Kind::kAnd);
+      if (node.kind == NodeKind::kLeaf) leaves_.push_back(i);
+      for (const WaitNode::Edge& edge : node.out) decider_.AddEdge(i, edge.to);
     }
   }
-  for (uint32_t i = 0; i < nodes().size(); ++i) {
-    const WaitNode& node = nodes_[i];
-    if (!forced.empty() && forced[i]) {
-      decider_.SetKind(i, Kind::kCan);
-    } else if (node.kind == NodeKind::kLeaf) {
-      const bool can = node.leaf == LeafKind::kDone || (Bit(node.leaf) & progressing) != 0;
-      decider_.SetKind(i, can ? Kind::kCan : Kind::kCannot);
-    } else if (!forced.empty()) {
-      decider_.SetKind(i, node.any ? Kind::kOr : Kind::kAnd);
-    }
+  // Leaves alone differ from question to question: a walk over all nodes would take as long as the
+  // decision.
+  for (const uint32_t i : leaves_) {
+    const LeafKind leaf = nodes_[i].leaf;
+    const bool can = leaf == LeafKind::kDone || (Bit(leaf) & progressing) != 0;
+    decider_.SetKind(i, can ? Kind::kCan : Kind::kCannot);
+  }
+  for (uint32_t i = 0; i < forced.size(); ++i) {
+    if (forced[i]) decider_.SetKind(i, Kind::kCan);
   }
   std::vector<bool> can = decider_.Decide();
-  // As it was: most of the time nothing is forced.
   for (uint32_t i = 0; i < forced.size(); ++i) {
     if (forced[i]) decider_.SetKind(i, nodes_[i].any ? Kind::kOr : Kind::kAnd);
   }

@@ -58,7 +58,9 @@ class WaitForGraph {
   const WaitView view_;
   WaitNodes nodes_;
   std::vector<uint32_t> waiters_, memory_waits_;
-  mutable AndOrGraph decider_;  // filled by the first Decide()
+  // Filled by the first Decide().
+  mutable AndOrGraph decider_;
+  mutable std::vector<uint32_t> leaves_;
 };
 
 }  // namespace gordian::model

@@ -54,17 +54,18 @@ constexpr LeafMask Bit(LeafKind kind) { return 1u << static_cast<int>(kind); }
 struct WaitNode {
   NodeKind kind = NodeKind::kLeaf;
   LeafKind leaf = LeafKind::kNone;
-  bool any = false;          // OR
-  bool conjectural = false;  // rests on what has not been measured, or on what no host can see
-  bool by_kernels = false;   // W16: a kernel might send the signals
-  bool used_up = false;      // W16: other waits use up the signals that came
-  ProcessId process = 0;     // 0: belongs to none
+  // Bits, and members by size: a job of 4,096 ranks has 65,000 nodes, which searches read.
+  bool any : 1 = false;          // OR
+  bool conjectural : 1 = false;  // rests on what has not been measured, or on what no host can see
+  bool by_kernels : 1 = false;   // W16: a kernel might send the signals
+  bool used_up : 1 = false;      // W16: other waits use up the signals that came
+  ProcessId process = 0;         // 0: belongs to none
   ThreadId thread = 0;
   uint32_t tid = 0;
-  LaunchId launch = 0;
   StreamId stream = 0;
-  uint64_t ordinal = 0;
   int comm = -1;
+  LaunchId launch = 0;
+  uint64_t ordinal = 0;
   uint64_t sequence = 0;
   CommUid init = 0;
   uint64_t since_ns = 0;  // threads and launches: waiting since, at the earliest
