@@ -1,5 +1,8 @@
 #include "analyzer/stacks/call_symbols.h"
 
+#include <string_view>
+#include <unordered_map>
+
 #include "proto/ring/calls.h"
 
 namespace gordian::analyzer {
@@ -14,14 +17,16 @@ bool StripSuffix(std::string_view* symbol, std::string_view suffix) {
 // The symbol's row, or that of the symbol whose twin it is: twins are for per-thread default
 // streams, and versioned driver symbols of other releases. Null: there is none.
 const ring::CallInfo* FindRow(std::string_view symbol) {
+  using Rows = std::unordered_map<std::string_view, const ring::CallInfo*>;
+  static const Rows& rows = *[] {
+    auto* const made = new Rows;  // of the process's lifetime
+    for (const ring::CallInfo& row : ring::kCalls) made->try_emplace(row.name, &row);
+    for (const ring::CallInfo& row : ring::effects::kTorchCalls) made->try_emplace(row.name, &row);
+    return made;
+  }();
   const auto find = [](std::string_view name) -> const ring::CallInfo* {
-    for (const ring::CallInfo& row : ring::kCalls) {
-      if (name == row.name) return &row;
-    }
-    for (const ring::CallInfo& row : ring::effects::kTorchCalls) {
-      if (name == row.name) return &row;
-    }
-    return nullptr;
+    const auto row = rows.find(name);
+    return row == rows.end() ? nullptr : row->second;
   };
   if (const ring::CallInfo* const row = find(symbol); row != nullptr) return row;
   std::string_view base = symbol;

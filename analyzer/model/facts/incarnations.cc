@@ -33,6 +33,18 @@ struct Claimants {
   std::vector<uint64_t> gone;  // GoneBy of those that called NCCL, ascending
 };
 
+// Each rank has one process, and none has ended, as in most jobs until the end.
+bool OneLivingEach(const ExecutionGraph& execution) {
+  std::vector<int> ranks;
+  for (const auto& [id, process] : execution.processes()) {
+    if (process.info.env_rank < 0) continue;
+    if (process.ended) return false;
+    ranks.push_back(process.info.env_rank);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return std::adjacent_find(ranks.begin(), ranks.end()) == ranks.end();
+}
+
 std::string Ending(const Process& process) {
   const std::string rank = "rank " + std::to_string(process.info.env_rank);
   return process.exit_kind == ExitKind::kSignal
@@ -48,6 +60,7 @@ bool EndedBadly(const Process& process) {
 }  // namespace
 
 Incarnations::Incarnations(const ExecutionGraph& execution) {
+  if (OneLivingEach(execution)) return;
   std::map<int, Claimants> by_rank;
   std::map<int, const Process*> latest_of_size;  // by the number of ranks that it believes in
   for (const auto& [id, process] : execution.processes()) {

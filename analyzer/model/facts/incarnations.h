@@ -40,7 +40,8 @@ class Incarnations {
     bool replaced = false;
     bool beside = false;
   };
-  std::unordered_map<ProcessId, Incarnation> all_;  // of those that have a rank
+  // Of those that have a rank; empty where each rank has one process, which lives.
+  std::unordered_map<ProcessId, Incarnation> all_;
   bool jobs_before_ = false;
 };
 

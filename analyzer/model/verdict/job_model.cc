@@ -358,12 +358,16 @@ void JobModel::Impl::LookForProgress(const RoundView& view) {
   still_.clear();
   uint64_t last = first_ns_;
   uint64_t busy = 0;
-  bool called = false;                            // some rank has called NCCL
-  std::map<std::string, std::vector<int>> ranks;  // by what they do
-  const Describer describer(view.graph, view.names);
+  bool called = false;  // some rank has called NCCL
   for (const auto& [id, process] : execution_.processes()) {
     last = std::max(last, process.last_progress_ns);
     called |= std::max(process.calls_begun, process.state.nccl_calls) > 0;
+  }
+  // Most rounds end here: names and descriptions take longer than the rest of the round.
+  if (view.now_ns < last + options_.suspect_after_ns) return;
+  std::map<std::string, std::vector<int>> ranks;  // by what they do
+  const Describer describer(view.graph, view.names);
+  for (const auto& [id, process] : execution_.processes()) {
     if (process.Dead() || (!process.CalledNccl() && process.info.env_rank < 0)) continue;
     if (view.names.incarnations().Beside(id)) continue;
     busy = std::max(busy, process.last_busy_ns);

@@ -1,6 +1,7 @@
 #include "analyzer/model/verdict/names.h"
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 
 namespace gordian::model {
@@ -201,7 +202,11 @@ std::map<ProcessId, ProcessId> JobsOf(const Matcher& matcher) {
 Names::Ranks::Ranks(const ExecutionGraph& execution, const Matcher& matcher)
     : incarnations(execution) {
   // Earlier processes of restarted ranks are no ranks of the job any more, but keep their names.
-  std::map<std::pair<ProcessId, int>, int> size;
+  struct Membership {
+    std::pair<ProcessId, int> key;
+    int nranks, rank;
+  };
+  std::vector<Membership> memberships;
   bool several = false;
   for (const Communicator& comm : matcher.comms()) {
     std::vector<ProcessId> processes;
@@ -212,11 +217,7 @@ Names::Ranks::Ranks(const ExecutionGraph& execution, const Matcher& matcher)
       processes.push_back(member.process);
       if (incarnations.Replaced(member.process)) continue;
       current = true;
-      auto [it, added] = size.try_emplace({member.process, member.device}, 0);
-      if (comm.nranks > it->second) {
-        it->second = comm.nranks;
-        by_device[it->first] = r;
-      }
+      memberships.push_back({{member.process, member.device}, comm.nranks, r});
     }
     std::sort(processes.begin(), processes.end());
     several |= std::adjacent_find(processes.begin(), processes.end()) != processes.end();
@@ -227,6 +228,12 @@ Names::Ranks::Ranks(const ExecutionGraph& execution, const Matcher& matcher)
     if (current && sized && init != nullptr && init->done > 0)
       unseen = std::max(unseen, comm.nranks - static_cast<int>(processes.size()));
   }
+  // Of one process and device the largest communicator counts, of those the oldest.
+  std::stable_sort(memberships.begin(), memberships.end(), [](const auto& a, const auto& b) {
+    return a.key != b.key ? a.key < b.key : a.nranks > b.nranks;
+  });
+  for (const Membership& one : memberships)
+    by_device.try_emplace(by_device.end(), one.key, one.rank);
   // Callers that pass the rank of another one are members of nothing, but have a name all the same.
   for (const auto& [uid, init] : matcher.inits()) {
     if (Contradiction(init) == 0) continue;
@@ -260,7 +267,9 @@ Names::Ranks::Ranks(const ExecutionGraph& execution, const Matcher& matcher)
   // If no communicator spans the job, members of different ones may have the same rank; the order
   // of the processes then distinguishes them.
   std::set<int> distinct;
-  for (const auto& [key, rank] : by_device) distinct.insert(rank);
+  if (!by_environment) {
+    for (const auto& [key, rank] : by_device) distinct.insert(rank);
+  }
   if (!by_environment && distinct.size() < by_device.size()) {
     std::vector<std::tuple<uint32_t, ProcessId, int>> in_order;
     for (const auto& [key, rank] : by_device) {
@@ -273,11 +282,13 @@ Names::Ranks::Ranks(const ExecutionGraph& execution, const Matcher& matcher)
     }
   }
   // Before there are communicators, every process that made a call counts as a member.
-  std::set<ProcessId> members;
-  for (const auto& [key, rank] : by_device) members.insert(key.first);
   seen = static_cast<int>(by_device.size());
+  const auto is_member = [this](ProcessId id) {
+    const auto found = by_device.lower_bound({id, std::numeric_limits<int>::min()});
+    return found != by_device.end() && found->first.first == id;
+  };
   for (const auto& [id, process] : execution.processes()) {
-    if (members.count(id) == 0 && !incarnations.Replaced(id) && !incarnations.Beside(id) &&
+    if (!is_member(id) && !incarnations.Replaced(id) && !incarnations.Beside(id) &&
         (process.CalledNccl() || process.info.env_rank >= 0))
       ++seen;
   }
