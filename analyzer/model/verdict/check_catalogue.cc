@@ -262,8 +262,9 @@ constexpr Check kChecks[] = {
     {"rank-exited", VerdictKind::kRankExited, "A rank has ended",
      "Other ranks wait for a rank that has ended.", kTwoRounds,
      "The end of the process, and operations that wait for it.",
-     "Of several ended ranks the check names the first that failed. If a launcher restarts a rank, "
-     "gordian withdraws the verdict.",
+     "Of several ended ranks the check names the first that failed. Where all ended with code 0, a "
+     "waiting rank may make a call too many: the check names the smaller side, or both. If a "
+     "launcher restarts a rank, gordian withdraws the verdict.",
      "Find out why the rank ended: look at its exit status and its log first."},
     {"rank-stopped", VerdictKind::kRankStopped, "A rank is stopped",
      "Other ranks wait for a rank that is stopped.", kSuspicion,

@@ -386,29 +386,36 @@ void AddRanks(const Names& names, ProcessId process, std::set<int>* ranks) {
   for (int rank : names.AllRanks(process)) ranks->insert(rank);
 }
 
-// The callers of the collective that one of `waiters` waits in, when most of its members have not
-// called it.
+// The callers of what one of `waiters` waits in, where at least half of its members have not called
+// it.
 struct FewCallers {
-  std::set<int> ranks;  // empty: no such collective
+  std::set<int> ranks;  // empty: there is no such operation
   // True once every other member is among the `gone`, which ended or destroyed the communicator:
   // then the callers issued one too many. Until then the others may still call, or go as well.
   bool decided = false;
+  // Likewise, but as many called as did not: one side issued one too many, or the other too few.
+  bool even = false;
 };
 
 FewCallers FindFewCallers(const RoundView& view, const std::vector<uint32_t>& waiters,
-                          size_t gone) {
+                          const std::set<int>& gone) {
   for (const uint32_t n : waiters) {
     const Launch* launch = view.graph.execution().FindLaunch(view.graph.nodes()[n].launch);
     for (size_t i = 0; launch != nullptr && i < launch->parts.size(); ++i) {
       const PartRef& ref = launch->parts[i].ref;
-      if (ref.kind != PartKind::kCollective || ref.comm < 0) continue;
+      if (ref.comm < 0) continue;
+      if (ref.kind != PartKind::kCollective) {
+        if (!gone.contains(view.names.MemberRank(ref.comm, ref.peer))) continue;
+        return {{view.names.MemberRank(ref.comm, ref.rank)}, false, true};
+      }
       const Instance* instance = view.graph.matcher().FindInstance(ref.comm, ref.sequence);
       if (instance == nullptr) continue;
       const size_t called = static_cast<size_t>(instance->called);
       const size_t missing = instance->members.size() - called;
       if (missing == 0) continue;  // another part of the group
-      if (missing <= called) return {};
-      FewCallers few{{}, missing == gone};
+      const bool all_gone = missing == gone.size();
+      if (missing < called || (missing == called && !all_gone)) return {};
+      FewCallers few{{}, all_gone && missing > called, all_gone && missing == called};
       for (size_t r = 0; r < instance->members.size(); ++r) {
         if (instance->members[r].state == SlotState::kNone) continue;
         few.ranks.insert(view.names.MemberRank(ref.comm, static_cast<int>(r)));
@@ -505,7 +512,7 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
   std::string what;
   // Members that go on in their own code may decide who is at fault: they get longer.
   const auto settle = [&](const FewCallers& few) {
-    const bool open = !few.ranks.empty() && !few.decided;
+    const bool open = !few.ranks.empty() && !few.decided && !few.even;
     return open ? std::max(kSettleNs, view.options.suspect_after_ns) : kSettleNs;
   };
   switch (kind) {
@@ -533,7 +540,7 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
           culprits.insert(view.names.Rank(process, member.device));
         }
       }
-      const FewCallers few = FindFewCallers(view, waiters, culprits.size());
+      const FewCallers few = FindFewCallers(view, waiters, culprits);
       hang.finding = MakeFinding("rank-left", Confidence::kSuspected);
       hang.ripe = view.now_ns >= last + settle(few);
       if (few.decided) named = few.ranks;
@@ -564,7 +571,7 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
         what = std::string(" ") + describer.Instead(first->info.process, nullptr);
       } else {
         for (ProcessId id : ends.processes) AddRanks(view.names, id, &culprits);
-        few = FindFewCallers(view, waiters, culprits.size());
+        few = FindFewCallers(view, waiters, culprits);
         hang.ripe = view.now_ns >= last + settle(few);
         what = culprits.size() == 1 ? " has exited with code 0" : " have exited with code 0";
       }
@@ -577,7 +584,7 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
         }
       }
       hang.finding = MakeFinding("rank-exited", Confidence::kSuspected);
-      if (few.decided) hang.finding.advice = kEqualCalls;
+      if (few.decided || few.even) hang.finding.advice = kEqualCalls;
       if (first == nullptr && named.empty()) {  // either may be at fault
         named = MistakenAboutPeers(view, waiters, culprits, WrongPeer::kPossible);
         peers = !named.empty();

@@ -299,9 +299,9 @@ TEST(Jobs, OneCollectiveTooMany) {
                           GroupEnd(), StreamSync(), Exit(0)};
   ExpectHang(Comms(1, 3), {group, larger, group},
              {VerdictKind::kRankExited, Confidence::kConfirmed, {1}, "rank-exited"}, 3);
-  // Of two, nobody can tell which is one too many or one too few.
+  // Of two, either makes one too many or the other one too few.
   ExpectHang(Comms(1, 2), {plain, more},
-             {VerdictKind::kRankExited, Confidence::kConfirmed, {0}, "rank-exited"}, 3);
+             {VerdictKind::kRankExited, Confidence::kConfirmed, {0, 1}, "rank-exited"}, 3);
   // They went on with something else on the same communicator.
   const Program other = {Init(0), AllReduce(0), StreamSync(), Bcast(0, 0), StreamSync(), Exit(0)};
   ExpectHang(Comms(1, 3), {other, more, other},
@@ -310,6 +310,19 @@ TEST(Jobs, OneCollectiveTooMany) {
   const Program finalizes = {Init(0), AllReduce(0), StreamSync(), Finalize(0), Sleep()};
   ExpectHang(Comms(1, 3), {finalizes, more, finalizes},
              {VerdictKind::kHostBlocked, Confidence::kSuspected, {0, 2}, ""}, 6);
+}
+
+// Of a transfer's two ranks likewise: with a third one, which is not of the pair.
+TEST(Jobs, OneTransferTooMany) {
+  const Program sends = {Init(0), AllReduce(0), Send(0, 1), StreamSync(), Exit(0)};
+  const Program receives = {Init(0), AllReduce(0), Recv(0, 0), Recv(0, 0), StreamSync(), Exit(0)};
+  const Program third = {Init(0), AllReduce(0), StreamSync(), Exit(0)};
+  ExpectHang(Comms(1, 3), {sends, receives, third},
+             {VerdictKind::kRankExited, Confidence::kConfirmed, {0, 1}, "rank-exited"}, 3);
+  // A rank that ended badly is at fault, whatever it did not call.
+  const Program dies = {Init(0), AllReduce(0), Send(0, 1), StreamSync(), Exit(7)};
+  ExpectHang(Comms(1, 3), {dies, receives, third},
+             {VerdictKind::kRankExited, Confidence::kConfirmed, {0}, "rank-exited"}, 3);
 }
 
 // Rank 0 has exited, rank 1 waits in a call that rank 2 has not made: rank 2 decides who is at
