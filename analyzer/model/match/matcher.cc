@@ -441,6 +441,7 @@ void Matcher::MaybeRetireTransfer(const PartRef& part) {
   auto& channels = comms_[part.comm].transfers;
   auto channel = channels.find(pair);
   if (transfer->send.state == SlotState::kDone && transfer->receive.state == SlotState::kDone) {
+    if (transfer->mismatch >= 0) mismatches_[transfer->mismatch].completed = true;
     channel->second.erase(part.sequence);
     if (channel->second.empty()) channels.erase(channel);
     return;

@@ -628,6 +628,25 @@ TEST(Jobs, MismatchInsideTheBlockingFirstCall) {
                 {VerdictKind::kMismatch, Confidence::kConfirmed, {0, 1}, "mismatch-count"});
 }
 
+// What all are through with does not hold the job up: the circle behind it does.
+TEST(Jobs, ACircleBehindATransferMismatch) {
+  const std::vector<Program> programs = {
+      Program{Init(0), Init(1), Send(0, 1, 1, 100), StreamSync(), AllReduce(0, 1), StreamSync(),
+              AllReduce(1, 1), StreamSync()},
+      Program{Init(0), Init(1), Recv(0, 0, 1, 200), StreamSync(), AllReduce(1, 1), StreamSync(),
+              AllReduce(0, 1), StreamSync()}};
+  SimJob job(Comms(2, 2), programs);
+  JobModel model;
+  job.Run();
+  job.Feed(&model);
+  job.Rounds(&model, 3);
+  ExpectVerdict(
+      model.Current(),
+      {VerdictKind::kDeadlock, Confidence::kConfirmed, {0, 1}, model.Current().main.check});
+  ASSERT_EQ(model.Current().findings.size(), 1u);
+  EXPECT_EQ(model.Current().findings[0].check, "mismatch-transfer");
+}
+
 TEST(Jobs, TransferMismatch) {
   ExpectHang(Comms(1, 3),
              {Program{Init(0), Send(0, 1, 1, 100), StreamSync(), AllReduce(0), StreamSync()},
