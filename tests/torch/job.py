@@ -19,8 +19,8 @@ from start import start_ranks
 
 def functions(backend):
     """Every job by its name. Imports torch, which takes seconds: ranks do that, what starts them does not."""
-    from jobs import data_parallel, groups, mistakes, outside, parallel, transfers
-    modules = [data_parallel, groups, mistakes, outside, transfers] + ([parallel] if backend == "nccl" else [])
+    from jobs import data_parallel, groups, mesh, mistakes, outside, parallel, transfers
+    modules = [data_parallel, groups, mesh, mistakes, outside, transfers] + ([parallel] if backend == "nccl" else [])
     return {name: function for module in modules for name, function in module.JOBS.items()}
 
 

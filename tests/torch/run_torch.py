@@ -89,15 +89,17 @@ def watched(args, name, ranks, twin, work):
         return code, json.load(f)
 
 
-def marked_lines(file, mark):
+def marked_lines(file, mark, name):
+    """Of the lines that end with `# MARK: NAME, NAME, ...`, those with that name."""
     with open(os.path.join(HERE, "jobs", file), encoding="utf-8") as f:
         lines = f.read().splitlines()
-    return [i + 1 for i, line in enumerate(lines) if line.endswith(f"# {mark}")]
+    marks = [line.rpartition(f"# {mark}: ")[1:] for line in lines]
+    return [i + 1 for i, (found, names) in enumerate(marks) if found and name in names.split(", ")]
 
 
 def guilty_lines(file, name):
     """One, or one for each backend."""
-    lines = marked_lines(file, f"guilty: {name}")
+    lines = marked_lines(file, "guilty", name)
     if not lines:
         raise Failure(f"no line of {file} is marked as guilty of {name}")
     return lines
@@ -130,8 +132,8 @@ def check(args, name, code, verdict, session):
             raise Failure(f"the report names no line of {expect.line} that is guilty")
         # Where C++ has issued an operation within a call of Python: not only in a stack. On GPUs another thread does
         # the backward pass, and gordian does not know who called it.
-        for mark in (f"also: {name}", f"also, {args.backend}: {name}"):
-            wanted += [f"at {expect.line}:{line} " for line in marked_lines(expect.line, mark)]
+        for mark in ("also", f"also, {args.backend}"):
+            wanted += [f"at {expect.line}:{line} " for line in marked_lines(expect.line, mark, name)]
     for text in wanted:
         if text not in report:
             raise Failure(f"the report does not name {text}")
@@ -272,7 +274,7 @@ def main():
         return 0
     if args.listed is not None:
         return check_listed(set(filter(None, args.listed.split(","))))
-    if args.job and args.job not in jobs_of(args.backend):
+    if args.job and JOBS[args.job].backend not in ("", args.backend):
         parser.error(f"{args.job} needs --backend {JOBS[args.job].backend}")
     args.python = interpreter()
     if args.python is None:
