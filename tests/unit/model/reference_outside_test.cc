@@ -2,8 +2,6 @@
 // to its end. GORDIAN_TEST_PROGRAMS sets how many (4,000), GORDIAN_TEST_SEED the first.
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <cstdlib>
 #include <iostream>
 #include <iterator>
 #include <set>
@@ -40,12 +38,9 @@ constexpr uint64_t kOutsideFailedOnce[] = {
 TEST(Reference, NothingThatEndsIsProven) {
   const uint64_t programs = FromEnvironment("GORDIAN_TEST_PROGRAMS", 4000);
   const uint64_t seed = FromEnvironment("GORDIAN_TEST_SEED", 20260801);
-  const bool limited = std::getenv("GORDIAN_TEST_PROGRAMS") == nullptr;
   std::cout << "first seed " << seed << ", " << programs << " programs\n";
-  const auto began = std::chrono::steady_clock::now();
   uint64_t ended = 0, hung = 0, mismatches = 0, suspected = 0, proven = 0;
   for (uint64_t i = 0; i < programs; ++i) {
-    if (limited && std::chrono::steady_clock::now() - began > std::chrono::seconds(30)) break;
     const uint64_t number = i < std::size(kOutsideFailedOnce)
                                 ? kOutsideFailedOnce[i]
                                 : seed + i - std::size(kOutsideFailedOnce);
