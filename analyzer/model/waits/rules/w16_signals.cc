@@ -4,11 +4,11 @@
 // a particular signal index and context"; a signal leaves when its operation has its turn on its
 // stream, and waits for no other rank. So a wait is stuck when fewer signals than it needs can ever
 // leave. Signals are counted and alike: another one that the peer has yet to call would do as
-// well, and so would a later one on a stream that moves. Whether the RMA operations of a
-// communicator run one after another across streams, as its collectives do (W8), has not been
-// measured: only the order of streams is taken for granted, and none within a group. Nor has been
-// measured that a wait uses up what it waited for, as nccl.h reads: a circle that needs this is a
-// suspicion and names it.
+// well, and so would a later one on a stream that moves. Only the order of streams is taken for
+// granted, and none within a group. NCCL 2.30.7 runs the RMA operations of a communicator one after
+// another with its collectives across streams (tests/gpu/truth, rma_wait_beside_all_reduce); no
+// other release was measured. Likewise that a wait uses up what it waited for, as nccl.h reads and
+// 2.30.7 does (rma_one_signal_two_waits): a circle that needs this is a suspicion and names it.
 #include <algorithm>
 #include <utility>
 
