@@ -31,7 +31,7 @@ LAST = "last"    # the highest rank
 
 class Expect:
     def __init__(self, verdicts, culprits, confirmed=None, fast=False, hangs=True, assumes=None, hole=None, signs=None,
-                 code=0, check=None, says=None, no_stack=None):
+                 code=0, check=None, says=None, no_stack=None, advice=None):
         self.verdicts = verdicts      # accepted values of "verdict"
         self.culprits = culprits      # accepted culprit sets: lists of rank lists, ALL, LAST
         self.confirmed = confirmed    # True: confidence must be "confirmed"
@@ -44,10 +44,11 @@ class Expect:
         self.check = check            # the check that must say it
         self.says = says              # part of the summary
         self.no_stack = no_stack      # a function that must be in no stack shown
+        self.advice = advice          # part of the advice
 
 
-def deadlock(*culprits):
-    return Expect(["deadlock"], list(culprits), confirmed=True, fast=True)
+def deadlock(*culprits, advice=None):
+    return Expect(["deadlock"], list(culprits), confirmed=True, fast=True, advice=advice)
 
 
 DEPARTS = [ALL, LAST]  # two ranks: both; more: the one that departs (checked below)
@@ -60,11 +61,13 @@ JOBS = {
     "inversion_free": deadlock(*DEPARTS),
     "inversion_cold": deadlock(*DEPARTS),
     "inversion_pageable_copy": deadlock(*DEPARTS),
-    "devices_without_a_group": Expect(["deadlock"], [[0, 1]], confirmed=True, fast=True, check="group-missing"),
-    "devices_one_after_the_other": Expect(["deadlock"], [[0, 1]], confirmed=True, fast=True, check="group-missing"),
+    "devices_without_a_group": Expect(["deadlock"], [[0, 1]], confirmed=True, fast=True, check="group-missing",
+                                      advice="ncclGroupStart"),
+    "devices_one_after_the_other": Expect(["deadlock"], [[0, 1]], confirmed=True, fast=True, check="group-missing",
+                                          advice="ncclGroupStart"),
     "three_comm_cycle": deadlock([0, 1, 2]),
     "event_cycle": deadlock(*DEPARTS),
-    "hybrid_recv_all_reduce": deadlock([0, 1], [1]),
+    "hybrid_recv_all_reduce": deadlock([0, 1], [1], advice="the transfer and the collective in one order"),
     "pipeline_swapped": deadlock([1, 2], [1]),
     "pipeline_swapped_apart": deadlock([1, 2], [1]),
     "missing_rank": Expect(["rank_not_joined", "host_blocked"], [LAST]),
@@ -98,7 +101,7 @@ JOBS = {
     "all_to_all_skipped": deadlock([2]),
     "all_reduce_skipped": deadlock([2]),
     "pair_skipped": deadlock([3]),
-    "one_microbatch_more": deadlock([1]),
+    "one_microbatch_more": deadlock([1], advice="Equal calls"),
     "one_microbatch_less": deadlock([1]),
     "wrong_colour": deadlock([3]),
     "init_pairs_in_circle": Expect(["init_hang"], [ALL], check="communicator-init-order"),
@@ -132,7 +135,8 @@ JOBS = {
     "grouped_by_one": Expect(["mismatch"], [LAST]),
     "one_step_less": Expect(["host_blocked"], [LAST], signs=["waits-for-input"]),
     "batch_asymmetric": deadlock([0, 1], [1]),
-    "wrong_peer": Expect(["deadlock"], [[0, 1]], confirmed=True, fast=True, signs=["wrong-peer"]),
+    "wrong_peer": Expect(["deadlock"], [[0, 1]], confirmed=True, fast=True, signs=["wrong-peer"],
+                         advice="Compare the peers first"),
     "send_never_received": Expect(["host_blocked"], [LAST]),
     "destroyed_with_pending": Expect(["rank_not_joined", "deadlock"], [LAST]),
     "loader_stalls": Expect(["host_blocked"], [LAST], signs=["waits-for-input"]),
@@ -480,6 +484,8 @@ def check(args, result):
     # NCCL's profiler interface says nothing of what is done.
     if expect.says and args.ring_slots is None and args.by == "link" and expect.says not in verdict["summary"]:
         raise Failure(f"the summary is '{verdict['summary']}', expected '{expect.says}'")
+    if expect.advice and args.ring_slots is None and args.by == "link" and expect.advice not in verdict["advice"]:
+        raise Failure(f"the advice is '{verdict['advice']}', expected '{expect.advice}'")
     if expect.no_stack and any(expect.no_stack in frame["function"] for stack in verdict["stacks"] for frame in stack["frames"]):
         raise Failure(f"a stack with {expect.no_stack} is shown")
     if expect.check and args.ring_slots is None and args.by == "link" and verdict["check"] != expect.check:
