@@ -516,8 +516,9 @@ std::vector<StackThread> TrackedProcess::StuckThreads(bool every_thread) {
   const uint32_t watcher_tid = with_ring ? header.watcher_tid : 0;
   std::vector<StackThread> in_call, gpu, all;
   for (const v1::ThreadState& thread : state.threads()) {
-    // The emulator's devices explain no hang: they are not on the user's machine.
-    const bool own = thread.library_thread() && thread.name().starts_with("emu-");
+    // The emulator's devices explain no hang, but one may be in a host function of the program:
+    // FoldStacks() leaves out those that are not.
+    const bool own = !every_thread && thread.library_thread() && thread.name().starts_with("emu-");
     if (thread.os_state() == v1::OS_STATE_GONE || thread.tid() == watcher_tid || own) {
       continue;
     }

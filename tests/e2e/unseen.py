@@ -18,8 +18,9 @@ SUSPECT_AFTER_S = 1
 
 
 class Case:
-    def __init__(self, kinds, job, verdict, check, culprits, signs=(), settings=None, options=()):
+    def __init__(self, kinds, job, verdict, check, culprits, signs=(), settings=None, options=(), frame=None):
         self.kinds, self.job, self.verdict, self.check, self.culprits = kinds, job, verdict, check, culprits
+        self.frame = frame  # a function that a stack must show
         self.signs, self.settings, self.options = list(signs), settings or {}, list(options)
 
 
@@ -28,6 +29,7 @@ CASES = [
     Case([25], "lazy_loading", "host_blocked", "host-blocked", [1], settings={"CUDA_MODULE_LOADING": "LAZY"}),
     Case([34, 37], "frozen_device", "stuck_kernel", "stuck-kernel", []),
     Case([38], "device_waits", "inconclusive", "no-progress", []),
+    Case([], "host_functions", "host_blocked", "host-blocked", [0, 1], frame="AwaitAnswer"),
     Case([42], "stuck_watchdog", "host_blocked", "host-blocked", [1]),
     Case([49], "blocked_monitor", "host_blocked", "host-blocked", [1]),
 ]
@@ -71,6 +73,8 @@ class Unseen(CliTest):
         self.assertEqual((last["verdict"], last["check"], last["culprit_ranks"]), (case.verdict, case.check, case.culprits), said)
         self.assertNotEqual(last["confidence"], "confirmed", said)
         self.assertLessEqual(set(case.signs), {sign["check"] for sign in last["signs"]}, said)
+        if case.frame:
+            self.assertIn(case.frame, " ".join(frame["function"] for stack in last["stacks"] for frame in stack["frames"]), said)
 
     def check_twin(self, case):
         self.need(JOB)

@@ -147,6 +147,23 @@ JOB(device_waits, 2) {
   c.Sync(s);
 }
 
+std::atomic<bool> g_answered = false;
+void AwaitAnswer(void*) {
+  while (!g_answered) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+// Behind a host function on each rank, which polls for the answer of a service.
+JOB(host_functions, 2) {
+  cudaStream_t s = c.Stream();
+  ncclComm_t world = c.World();
+  c.Warm(world, s);
+  c.Begin(s);
+  g_answered = c.twin;
+  CUDA_OK(cudaLaunchHostFunc(s, AwaitAnswer, nullptr));
+  c.AllReduce(world, s);
+  c.Sync(s);
+}
+
 // The last rank does not come, and the watchdog that would end the job hangs itself.
 JOB(stuck_watchdog, 2) {
   cudaStream_t s = c.Stream();
