@@ -12,10 +12,13 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
 
-constexpr int kMaxDepth = 16;                  // more than our messages have
-constexpr uint64_t kSmallBytes = 64ull << 10;  // these fit, whatever they hold
-constexpr uint64_t kTextBytes = 48;            // a string beside its text
-constexpr uint64_t kUnknownBytes = 32;         // a field that the type does not have
+constexpr int kMaxDepth = 16;  // more than our messages have
+// These fit, whatever they hold, as a chunk of a trace does: a message takes two bytes at least, and
+// none of ours has more than 36 fields.
+constexpr uint64_t kSmallBytes = 512ull << 10;
+static_assert(kSmallBytes / 2 * (48 + 12 * 36) < MostMessageMemory(0));
+constexpr uint64_t kTextBytes = 48;     // a string beside its text
+constexpr uint64_t kUnknownBytes = 32;  // a field that the type does not have
 
 uint64_t BytesOf(const Descriptor& type) {
   return 48 + 12 * static_cast<uint64_t>(type.field_count());

@@ -1,6 +1,7 @@
 #include "common/trace_file.h"
 
 #include <fcntl.h>
+#include <google/protobuf/descriptor.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <fstream>
 #include <iterator>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -170,6 +172,22 @@ TEST_F(TraceFileTest, BoundsAreNamed) {
   EXPECT_TRUE(FitsMemory(all, *v1::TraceChunk::descriptor(), 160 << 20, &why)) << why;
   EXPECT_FALSE(FitsMemory(all, *v1::TraceChunk::descriptor(), 80 << 20, &why));
   EXPECT_NE(why.find("80 MiB"), std::string::npos) << why;
+}
+
+// budget.cc rests on it.
+TEST(Budget, NoMessageOfATraceHasManyFields) {
+  std::set<const google::protobuf::Descriptor*> known = {v1::TraceChunk::descriptor()};
+  std::vector<const google::protobuf::Descriptor*> left(known.begin(), known.end());
+  while (!left.empty()) {
+    const google::protobuf::Descriptor* const type = left.back();
+    left.pop_back();
+    EXPECT_LE(type->field_count(), 36) << type->full_name();
+    for (int i = 0; i < type->field_count(); ++i) {
+      const google::protobuf::Descriptor* const part = type->field(i)->message_type();
+      if (part != nullptr && known.insert(part).second) left.push_back(part);
+    }
+  }
+  EXPECT_GT(known.size(), 10u);
 }
 
 TEST_F(TraceFileTest, WritesChunksByItself) {
