@@ -187,7 +187,11 @@ TEST(Rma, AGroupThatFailsSendsNothing) {
     rank.Barrier();
     if (rank.rank() == 1) REQUIRE(cuStreamQuery(stream) == CUDA_ERROR_NOT_READY);
     rank.Barrier();
-    if (rank.rank() == 0) REQUIRE_NCCL(ncclSignal(1, 0, 0, 0, comm, MakeStream()));
+    if (rank.rank() == 0) {
+      cudaStream_t other = MakeStream();
+      REQUIRE_NCCL(ncclSignal(1, 0, 0, 0, comm, other));
+      Synchronize(other);  // a rank that ends sends nothing more
+    }
     Synchronize(stream);
   });
   EXPECT_TRUE(outcome.Succeeded());
