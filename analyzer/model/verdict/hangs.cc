@@ -389,12 +389,14 @@ void AddRanks(const Names& names, ProcessId process, std::set<int>* ranks) {
 // The callers of what one of `waiters` waits in, where at least half of its members have not called
 // it.
 struct FewCallers {
+  enum class Fault {
+    kOpen,     // other members may still call, or go as well
+    kCallers,  // all others have ended or destroyed the communicator, and are more
+    kEither,  // likewise, and are as many: they may have issued one too few, or the callers one too
+              // many
+  };
   std::set<int> ranks;  // empty: there is no such operation
-  // True once every other member is among the `gone`, which ended or destroyed the communicator:
-  // then the callers issued one too many. Until then the others may still call, or go as well.
-  bool decided = false;
-  // Likewise, but as many called as did not: one side issued one too many, or the other too few.
-  bool even = false;
+  Fault fault = Fault::kOpen;
 };
 
 FewCallers FindFewCallers(const RoundView& view, const std::vector<uint32_t>& waiters,
@@ -406,7 +408,7 @@ FewCallers FindFewCallers(const RoundView& view, const std::vector<uint32_t>& wa
       if (ref.comm < 0) continue;
       if (ref.kind != PartKind::kCollective) {
         if (!gone.contains(view.names.MemberRank(ref.comm, ref.peer))) continue;
-        return {{view.names.MemberRank(ref.comm, ref.rank)}, false, true};
+        return {{view.names.MemberRank(ref.comm, ref.rank)}, FewCallers::Fault::kEither};
       }
       const Instance* instance = view.graph.matcher().FindInstance(ref.comm, ref.sequence);
       if (instance == nullptr) continue;
@@ -415,7 +417,10 @@ FewCallers FindFewCallers(const RoundView& view, const std::vector<uint32_t>& wa
       if (missing == 0) continue;  // another part of the group
       const bool all_gone = missing == gone.size();
       if (missing < called || (missing == called && !all_gone)) return {};
-      FewCallers few{{}, all_gone && missing > called, all_gone && missing == called};
+      FewCallers few;
+      if (all_gone) {
+        few.fault = missing > called ? FewCallers::Fault::kCallers : FewCallers::Fault::kEither;
+      }
       for (size_t r = 0; r < instance->members.size(); ++r) {
         if (instance->members[r].state == SlotState::kNone) continue;
         few.ranks.insert(view.names.MemberRank(ref.comm, static_cast<int>(r)));
@@ -512,7 +517,7 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
   std::string what;
   // Members that go on in their own code may decide who is at fault: they get longer.
   const auto settle = [&](const FewCallers& few) {
-    const bool open = !few.ranks.empty() && !few.decided && !few.even;
+    const bool open = !few.ranks.empty() && few.fault == FewCallers::Fault::kOpen;
     return open ? std::max(kSettleNs, view.options.suspect_after_ns) : kSettleNs;
   };
   switch (kind) {
@@ -543,7 +548,7 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
       const FewCallers few = FindFewCallers(view, waiters, culprits);
       hang.finding = MakeFinding("rank-left", Confidence::kSuspected);
       hang.ripe = view.now_ns >= last + settle(few);
-      if (few.decided) named = few.ranks;
+      if (few.fault == FewCallers::Fault::kCallers) named = few.ranks;
       what = " destroyed the communicator without it";
       break;
     }
@@ -577,14 +582,14 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
       }
       bool peers = false;  // what is wrong may be a peer
       if (first == nullptr) {
-        if (few.decided) named = few.ranks;
+        if (few.fault == FewCallers::Fault::kCallers) named = few.ranks;
         if (named.empty()) {
           named = MistakenAboutPeers(view, waiters, culprits, WrongPeer::kLikely);
           peers = !named.empty();
         }
       }
       hang.finding = MakeFinding("rank-exited", Confidence::kSuspected);
-      if (few.decided || few.even) hang.finding.advice = kEqualCalls;
+      if (few.fault != FewCallers::Fault::kOpen) hang.finding.advice = kEqualCalls;
       if (first == nullptr && named.empty()) {  // either may be at fault
         named = MistakenAboutPeers(view, waiters, culprits, WrongPeer::kPossible);
         peers = !named.empty();
