@@ -12,17 +12,16 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
 
-constexpr int kMaxDepth = 16;  // more than our messages have
-// These fit, whatever they hold, as a chunk of a trace does: a message takes two bytes at least, and
-// none of ours has more than 36 fields.
-constexpr uint64_t kSmallBytes = 512ull << 10;
-static_assert(kSmallBytes / 2 * (48 + 12 * 36) < MostMessageMemory(0));
+constexpr int kMaxDepth = 16;           // more than our messages have
 constexpr uint64_t kTextBytes = 48;     // a string beside its text
 constexpr uint64_t kUnknownBytes = 32;  // a field that the type does not have
 
-uint64_t BytesOf(const Descriptor& type) {
-  return 48 + 12 * static_cast<uint64_t>(type.field_count());
-}
+// Of a message with so many fields.
+constexpr uint64_t BytesOf(int fields) { return 48 + 12 * static_cast<uint64_t>(fields); }
+
+// These fit, whatever they hold, as a chunk of a trace does: a message takes two bytes at least.
+constexpr uint64_t kSmallBytes = 512ull << 10;
+static_assert(kSmallBytes / 2 * BytesOf(kMostFields) < MostMessageMemory(0));
 
 // Takes off *left what the message takes. False: there is not so much.
 bool Take(CodedInputStream* in, const Descriptor& type, int depth, uint64_t* left) {
@@ -49,7 +48,7 @@ bool Take(CodedInputStream* in, const Descriptor& type, int depth, uint64_t* lef
       if (!in->Skip(static_cast<int>(length))) return true;
       continue;
     }
-    if (!take(BytesOf(*field->message_type()))) return false;
+    if (!take(BytesOf(field->message_type()->field_count()))) return false;
     const CodedInputStream::Limit limit = in->PushLimit(static_cast<int>(length));
     if (!Take(in, *field->message_type(), depth + 1, left)) return false;
     const bool whole = in->BytesUntilLimit() == 0;

@@ -29,6 +29,9 @@ constexpr uint64_t MostContentsOfFile(uint64_t bytes) { return kFileFree + kFile
 // One message, made of what a frame of `packed` bytes holds.
 constexpr uint64_t MostMessageMemory(uint64_t packed) { return (160ull << 20) + 64 * packed; }
 
+// No message of a trace has more.
+inline constexpr int kMostFields = 36;
+
 // Whether a message of this type, in these bytes, takes at most `most` bytes of memory; a rough
 // count from above. Makes nothing of it. What is malformed ends the count: the parser will say so.
 bool FitsMemory(std::string_view bytes, const google::protobuf::Descriptor& type, uint64_t most,
