@@ -299,7 +299,7 @@ TEST(Jobs, OneCollectiveTooMany) {
                           GroupEnd(), StreamSync(), Exit(0)};
   ExpectHang(Comms(1, 3), {group, larger, group},
              {VerdictKind::kRankExited, Confidence::kConfirmed, {1}, "rank-exited"}, 3);
-  // Of two, either makes one too many or the other one too few.
+  // With two ranks, rank 1 makes a call too many or rank 0 one too few.
   ExpectHang(Comms(1, 2), {plain, more},
              {VerdictKind::kRankExited, Confidence::kConfirmed, {0, 1}, "rank-exited"}, 3);
   // They went on with something else on the same communicator.
@@ -312,7 +312,7 @@ TEST(Jobs, OneCollectiveTooMany) {
              {VerdictKind::kHostBlocked, Confidence::kSuspected, {0, 2}, ""}, 6);
 }
 
-// Of a transfer's two ranks likewise: with a third one, which is not of the pair.
+// Rank 1 receives once too often or rank 0 sends once too rarely; rank 2 takes no part in it.
 TEST(Jobs, OneTransferTooMany) {
   const Program sends = {Init(0), AllReduce(0), Send(0, 1), StreamSync(), Exit(0)};
   const Program receives = {Init(0), AllReduce(0), Recv(0, 0), Recv(0, 0), StreamSync(), Exit(0)};
@@ -640,9 +640,8 @@ TEST(Jobs, ACircleBehindATransferMismatch) {
   job.Run();
   job.Feed(&model);
   job.Rounds(&model, 3);
-  ExpectVerdict(
-      model.Current(),
-      {VerdictKind::kDeadlock, Confidence::kConfirmed, {0, 1}, model.Current().main.check});
+  ExpectVerdict(model.Current(),
+                {VerdictKind::kDeadlock, Confidence::kConfirmed, {0, 1}, "host-wait-cycle"});
   ASSERT_EQ(model.Current().findings.size(), 1u);
   EXPECT_EQ(model.Current().findings[0].check, "mismatch-transfer");
 }
