@@ -40,7 +40,8 @@ class Incarnations {
     bool replaced = false;
     bool beside = false;
   };
-  // Of those that have a rank; empty where each rank has one process, which lives.
+  // Holds the processes that have a rank. The constructor leaves it empty where each rank has one
+  // living process.
   std::unordered_map<ProcessId, Incarnation> all_;
   bool jobs_before_ = false;
 };

@@ -228,7 +228,7 @@ Names::Ranks::Ranks(const ExecutionGraph& execution, const Matcher& matcher)
     if (current && sized && init != nullptr && init->done > 0)
       unseen = std::max(unseen, comm.nranks - static_cast<int>(processes.size()));
   }
-  // Of one process and device the largest communicator counts, of those the oldest.
+  // A process has on a device its rank of the largest communicator there, of equals the oldest.
   std::stable_sort(memberships.begin(), memberships.end(), [](const auto& a, const auto& b) {
     return a.key != b.key ? a.key < b.key : a.nranks > b.nranks;
   });

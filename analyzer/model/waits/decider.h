@@ -48,8 +48,8 @@ class AndOrGraph {
   // Of the last Decide(): conditions of each node, and the waiters of node i, by_target_[first_[i],
   // first_[i + 1]).
   mutable std::vector<uint32_t> conditions_, first_, by_target_;
-  // Of one Decide(), kept for the next: in a heap full of small blocks a large one takes
-  // milliseconds to get.
+  // Decide() keeps their memory for the next call: malloc takes milliseconds to find a large block
+  // in a heap full of small ones.
   mutable std::vector<uint32_t> unmet_, work_;
 };
 
