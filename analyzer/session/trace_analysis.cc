@@ -2,6 +2,7 @@
 #include <google/protobuf/arena.h>
 #include <sys/stat.h>
 
+#include <memory>
 #include <utility>
 
 #include "analyzer/fleet/fleet_notes.h"
@@ -17,6 +18,8 @@
 
 namespace gordian::analyzer {
 namespace {
+
+constexpr size_t kArenaBlock = 256 << 10;  // bytes
 
 template <typename Function>
 void ForEachSite(model::Verdict* verdict, Function function) {
@@ -68,7 +71,13 @@ StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOpt
   events.TellSites([&call_sites](uint32_t process, uint64_t site, const std::string& text) {
     call_sites.OnPythonSite(process, site, text);
   });
-  google::protobuf::Arena arena;  // holds thousands of small messages, freed with their chunk
+  // Holds the thousands of small messages of a chunk. Its first block stays when it is reset.
+  const auto block = std::make_unique_for_overwrite<char[]>(kArenaBlock);
+  google::protobuf::ArenaOptions arena_options;
+  arena_options.initial_block = block.get();
+  arena_options.initial_block_size = kArenaBlock;
+  arena_options.max_block_size = kArenaBlock;
+  google::protobuf::Arena arena(arena_options);
   bool job_ended = false;
   const auto feed = [&](const v1::Event& event) {
     job_ended |= event.has_job_ended();
