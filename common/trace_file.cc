@@ -21,6 +21,15 @@ namespace {
 // The writer closes a chunk at this size: small, so that a crash loses little and a reader needs
 // little memory; large enough for zstd to find repetitions.
 constexpr uint64_t kChunkTargetBytes = 256u << 10;
+constexpr size_t kArenaBlock = 256u << 10;
+
+google::protobuf::ArenaOptions InBlock(char* block) {
+  google::protobuf::ArenaOptions options;
+  options.initial_block = block;
+  options.initial_block_size = kArenaBlock;
+  options.max_block_size = kArenaBlock;
+  return options;
+}
 
 }  // namespace
 
@@ -148,7 +157,11 @@ Status TraceWriter::WriteChunk() {
   return status;
 }
 
-TraceReader::TraceReader(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+TraceReader::TraceReader(int fd, std::string path)
+    : fd_(fd),
+      path_(std::move(path)),
+      first_block_(std::make_unique_for_overwrite<char[]>(kArenaBlock)),
+      arena_(InBlock(first_block_.get())) {}
 
 TraceReader::~TraceReader() { close(fd_); }
 
@@ -253,22 +266,23 @@ FrameGot TraceReader::ReadChunk(v1::TraceChunk* chunk, std::string* why) {
   return FrameGot::kFrame;
 }
 
-bool TraceReader::Next(v1::TraceChunk* chunk) {
-  chunk->Clear();
+const v1::TraceChunk* TraceReader::Next() {
+  arena_.Reset();
   if (closed_) {
-    return false;
+    return nullptr;
   }
+  auto* const chunk = google::protobuf::Arena::CreateMessage<v1::TraceChunk>(&arena_);
   switch (ReadChunk(chunk, &why_damaged_)) {
     case FrameGot::kFrame:
       break;
     case FrameGot::kEnd:
     case FrameGot::kCut:
       ending_ = Ending::kIncomplete;
-      return false;
+      return nullptr;
     case FrameGot::kDamaged:
     case FrameGot::kTooLarge:
       ending_ = Ending::kDamaged;
-      return false;
+      return nullptr;
   }
   ++chunks_;
   contents_ += plain_.size();
@@ -280,7 +294,7 @@ bool TraceReader::Next(v1::TraceChunk* chunk) {
     closed_ = true;
     ending_ = Ending::kComplete;
   }
-  return true;
+  return chunk;
 }
 
 Status TraceReader::bounds() const {

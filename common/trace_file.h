@@ -4,6 +4,8 @@
 #ifndef GORDIAN_COMMON_TRACE_FILE_H_
 #define GORDIAN_COMMON_TRACE_FILE_H_
 
+#include <google/protobuf/arena.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -91,11 +93,11 @@ class TraceReader {
 
   const v1::TraceHeader& header() const { return header_; }
 
-  // Reads the next chunk; returns false at the end of the readable part, which ending() explains.
-  // Returns the chunk with the header first.
-  bool Next(v1::TraceChunk* chunk);
+  // Reads the next chunk; the first one holds the header. The reader owns the chunk and overwrites
+  // it at the next call. Returns null at the end of the readable part, which ending() explains.
+  const v1::TraceChunk* Next();
 
-  // How the trace ended, valid once Next returned false.
+  // How the trace ended, valid once Next returned null.
   enum class Ending {
     kComplete,    // closed in order
     kIncomplete,  // truncated: no closing chunk, or the file ends within a chunk
@@ -108,7 +110,7 @@ class TraceReader {
   uint64_t resume_offset() const { return resume_offset_; }
   // One line, as "incomplete: ended after 12 whole chunks, 3456 events"; "complete: ...".
   std::string Describe() const;
-  // After Next has returned false: an error, naming file, chunk and bound, if a chunk holds more than
+  // After Next has returned null: an error, naming file, chunk and bound, if a chunk holds more than
   // budget.h allows. Its file was made to harm, and what came before is no evidence either.
   Status bounds() const;
 
@@ -128,6 +130,9 @@ class TraceReader {
   uint64_t contents_ = 0;  // bytes of all chunks so far
   bool too_large_ = false;
   std::vector<char> plain_;  // used again for each chunk
+  // Holds the thousands of small messages of a chunk. Its first block stays when it is reset.
+  const std::unique_ptr<char[]> first_block_;
+  google::protobuf::Arena arena_;
   Ending ending_ = Ending::kIncomplete;
   std::string why_damaged_;
 };

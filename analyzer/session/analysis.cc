@@ -137,9 +137,8 @@ class Analysis::Impl {
       finished_ = true;  // from here on the session must not change
       return reader.status();
     }
-    v1::TraceChunk chunk;
-    while ((*reader)->Next(&chunk)) {
-      for (const v1::Event& event : chunk.events()) {
+    while (const v1::TraceChunk* const chunk = (*reader)->Next()) {
+      for (const v1::Event& event : chunk->events()) {
         ++stats_.events;
         Feed(event);
         seen(event);

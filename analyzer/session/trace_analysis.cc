@@ -1,8 +1,6 @@
 // Decides from a recorded trace, from its beginning to its end.
-#include <google/protobuf/arena.h>
 #include <sys/stat.h>
 
-#include <memory>
 #include <utility>
 
 #include "analyzer/fleet/fleet_notes.h"
@@ -18,8 +16,6 @@
 
 namespace gordian::analyzer {
 namespace {
-
-constexpr size_t kArenaBlock = 256 << 10;  // bytes
 
 template <typename Function>
 void ForEachSite(model::Verdict* verdict, Function function) {
@@ -71,13 +67,6 @@ StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOpt
   events.TellSites([&call_sites](uint32_t process, uint64_t site, const std::string& text) {
     call_sites.OnPythonSite(process, site, text);
   });
-  // Holds the thousands of small messages of a chunk. Its first block stays when it is reset.
-  const auto block = std::make_unique_for_overwrite<char[]>(kArenaBlock);
-  google::protobuf::ArenaOptions arena_options;
-  arena_options.initial_block = block.get();
-  arena_options.initial_block_size = kArenaBlock;
-  arena_options.max_block_size = kArenaBlock;
-  google::protobuf::Arena arena(arena_options);
   bool job_ended = false;
   const auto feed = [&](const v1::Event& event) {
     job_ended |= event.has_job_ended();
@@ -89,9 +78,8 @@ StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOpt
     ++result.events;
   };
   while (reader.ok()) {
-    arena.Reset();
-    auto* chunk = google::protobuf::Arena::CreateMessage<v1::TraceChunk>(&arena);
-    if (!(*reader)->Next(chunk)) break;
+    const v1::TraceChunk* const chunk = (*reader)->Next();
+    if (chunk == nullptr) break;
     for (const v1::Event& event : chunk->events()) {
       if (supplement != nullptr) supplement->Seen(event);
       fleet.OnEvent(event);

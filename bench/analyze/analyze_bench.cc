@@ -68,9 +68,8 @@ void Naive(const std::string& path) {
   StatusOr<std::unique_ptr<TraceReader>> reader = TraceReader::Open(path);
   if (!reader.ok()) Fail(reader.status().ToString());
   NaiveDecider decider;
-  v1::TraceChunk chunk;
-  while ((*reader)->Next(&chunk)) {
-    for (const v1::Event& event : chunk.events()) decider.OnEvent(event);
+  while (const v1::TraceChunk* const chunk = (*reader)->Next()) {
+    for (const v1::Event& event : chunk->events()) decider.OnEvent(event);
   }
   // Process numbers are ranks plus one.
   if (decider.cycle() != std::set<uint32_t>{kFirstCulprit + 1, kSecondCulprit + 1}) {

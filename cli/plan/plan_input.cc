@@ -225,9 +225,8 @@ StatusOr<RecordedJob> ReadRecordedJob(const std::string& path) {
         job.trace.OnProcess(process.process, process.env_rank);
       },
       [&job](const model::CallRecord& record) { job.trace.OnRecord(record); });
-  v1::TraceChunk chunk;
-  while ((*reader)->Next(&chunk)) {
-    for (const v1::Event& event : chunk.events()) {
+  while (const v1::TraceChunk* const chunk = (*reader)->Next()) {
+    for (const v1::Event& event : chunk->events()) {
       if (event.has_clock_offset()) job.one_clock = false;
       events.OnEvent(event);
     }

@@ -218,9 +218,8 @@ StatusOr<TracedJob> JobFromTrace(const std::string& path) {
       TraceReader::Open(folder ? path + "/trace.gtrace" : path);
   GORDIAN_RETURN_IF_ERROR(reader.status());
   Collector collector;
-  v1::TraceChunk chunk;
-  while ((*reader)->Next(&chunk)) {
-    for (const v1::Event& event : chunk.events()) {
+  while (const v1::TraceChunk* const chunk = (*reader)->Next()) {
+    for (const v1::Event& event : chunk->events()) {
       collector.OnEvent(event);
     }
   }

@@ -1,6 +1,5 @@
 #include "replayer/record/extract.h"
 
-#include <google/protobuf/arena.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -263,11 +262,7 @@ StatusOr<Extracted> Extract(const std::string& path, const ExtractOptions& optio
       TraceReader::Open(folder ? path + "/trace.gtrace" : path);
   GORDIAN_RETURN_IF_ERROR(reader.status());
   Reading reading(options);
-  google::protobuf::Arena arena;  // holds thousands of small messages, freed with their chunk
-  while (true) {
-    arena.Reset();
-    auto* chunk = google::protobuf::Arena::CreateMessage<v1::TraceChunk>(&arena);
-    if (!(*reader)->Next(chunk)) break;
+  while (const v1::TraceChunk* const chunk = (*reader)->Next()) {
     for (const v1::Event& event : chunk->events()) reading.OnEvent(event);
   }
   GORDIAN_RETURN_IF_ERROR((*reader)->bounds());

@@ -227,12 +227,8 @@ class Finder {
     std::vector<std::pair<const RecordedCall*, bool>> ends;
     for (const auto& [order, needed] : *calls) {
       if (!needed.call->InGroup()) continue;
-      for (const RecordedCall* call = needed.call;
-           call != recorded.calls.data() + recorded.calls.size(); ++call) {
-        if (call->thread != needed.call->thread || call->call != Call::kGroupEnd) continue;
-        ends.emplace_back(call, needed.witness);
-        break;
-      }
+      const RecordedCall* const end = recorded.GroupEndOf(*needed.call);
+      if (end != nullptr) ends.emplace_back(end, needed.witness);
     }
     for (const auto& [end, witness] : ends) {
       NeededCall& needed = (*calls)[end->order];

@@ -7,11 +7,27 @@ namespace gordian::replayer {
 using model::Call;
 using model::RecordKind;
 
-const RecordedCall* RecordedProcess::Find(uint64_t order) const {
-  const auto found = std::lower_bound(
-      calls.begin(), calls.end(), order,
+namespace {
+
+// The first call that began with this record or a later one.
+auto At(const RecordedProcess& process, uint64_t order) {
+  return std::lower_bound(
+      process.calls.begin(), process.calls.end(), order,
       [](const RecordedCall& call, uint64_t wanted) { return call.order < wanted; });
+}
+
+}  // namespace
+
+const RecordedCall* RecordedProcess::Find(uint64_t order) const {
+  const auto found = At(*this, order);
   return found == calls.end() || found->order != order ? nullptr : &*found;
+}
+
+const RecordedCall* RecordedProcess::GroupEndOf(const RecordedCall& call) const {
+  const auto found = std::find_if(At(*this, call.order), calls.end(), [&](const auto& next) {
+    return next.thread == call.thread && next.call == Call::kGroupEnd;
+  });
+  return found == calls.end() ? nullptr : &*found;
 }
 
 void Recording::OnRecord(const model::CallRecord& record) {
@@ -156,8 +172,11 @@ void Recording::OnGraphCall(model::ProcessId id, const model::CallRecord& record
 
 void Recording::Finish() {
   for (auto& [id, process] : processes_) {
-    std::sort(process.calls.begin(), process.calls.end(),
-              [](const RecordedCall& a, const RecordedCall& b) { return a.order < b.order; });
+    const auto before = [](const RecordedCall& a, const RecordedCall& b) {
+      return a.order < b.order;
+    };
+    if (std::is_sorted(process.calls.begin(), process.calls.end(), before)) continue;
+    std::sort(process.calls.begin(), process.calls.end(), before);
   }
 }
 

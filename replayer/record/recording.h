@@ -4,6 +4,7 @@
 #ifndef GORDIAN_REPLAYER_RECORD_RECORDING_H_
 #define GORDIAN_REPLAYER_RECORD_RECORDING_H_
 
+#include <boost/container/deque.hpp>
 #include <cstdint>
 #include <map>
 #include <unordered_map>
@@ -46,14 +47,19 @@ struct RecordedCall {
 };
 
 struct RecordedProcess {
-  std::vector<RecordedCall>
-      calls;  // each thread's calls in order; sorted by `order` after Finish()
+  // Each thread's calls in order; sorted by `order` after Finish(). In blocks: a vector would copy
+  // the calls of a long job again and again while it grows.
+  boost::container::deque<RecordedCall, void,
+                          boost::container::deque_options_t<boost::container::block_size<1024>>>
+      calls;
   // The orders of the captured operations that executable graphs held at launch.
   std::vector<std::vector<uint64_t>> graphs;
   std::map<model::StreamId, uint32_t> streams;  // flags
 
-  // The call that began with this record; null if none did. Valid after Finish().
+  // Both valid after Finish(). The call that began with this record; null if none did.
   const RecordedCall* Find(uint64_t order) const;
+  // The end of the group that holds this call; null if it is not recorded.
+  const RecordedCall* GroupEndOf(const RecordedCall& call) const;
 };
 
 // Not thread-safe. Feed a thread's records in order.

@@ -282,7 +282,7 @@ class Finder {
         const RecordedCall* const call = rank.recorded->Find(order);
         if (call == nullptr) continue;
         calls.push_back({.call = call, .graph = content});
-        const RecordedCall* const end = call->InGroup() ? GroupEndBehind(rank, *call) : nullptr;
+        const RecordedCall* const end = call->InGroup() ? rank.recorded->GroupEndOf(*call) : nullptr;
         if (end != nullptr && captured_ends.insert(end->order).second)
           calls.push_back({.call = end});
       }
@@ -300,15 +300,6 @@ class Finder {
       needed[merged.order] = {.call = &merged, .witness = false, .graph = placed.graph};
       if (const int comm = CommIndex(rank, merged); comm >= 0) steps_.calls.comms.insert(comm);
     }
-  }
-
-  // The recorded end of the call's group; null if it is not recorded.
-  static const RecordedCall* GroupEndBehind(const Rank& rank, const RecordedCall& call) {
-    const RecordedCall* const end = rank.recorded->calls.data() + rank.recorded->calls.size();
-    const RecordedCall* const found = std::find_if(&call, end, [&](const RecordedCall& next) {
-      return next.thread == call.thread && next.call == Call::kGroupEnd;
-    });
-    return found == end ? nullptr : found;
   }
 
   // Calls visit(queue, member) for the operation, or for each operation of the launched graph.

@@ -46,9 +46,8 @@ int main(int argc, char** argv) {
   uint64_t records = 0, repeated = 0, nccl_calls = 0, mark_gaps = 0, rounds = 0, joined = 0;
   uint64_t clocks = 0, away = 0, back = 0, job_ended = 0, started = 0;
   nlohmann::json operations = nlohmann::json::array();
-  v1::TraceChunk chunk;
-  while ((*reader)->Next(&chunk)) {
-    for (const v1::Event& event : chunk.events()) {
+  while (const v1::TraceChunk* const chunk = (*reader)->Next()) {
+    for (const v1::Event& event : chunk->events()) {
       if (event.has_call_name()) names[event.call_name().call()] = event.call_name().symbol();
       if (event.has_batch_mark()) {
         uint64_t& last = marks[event.batch_mark().node()];

@@ -21,12 +21,11 @@ void FuzzTraceReader(const uint8_t* data, size_t bytes) {
   StatusOr<std::unique_ptr<TraceReader>> reader =
       TraceReader::Open("/proc/self/fd/" + std::to_string(fd));
   if (reader.ok()) {
-    v1::TraceChunk chunk;
     uint64_t chunks = 0, events = 0;
-    while ((*reader)->Next(&chunk)) {
+    while (const v1::TraceChunk* const chunk = (*reader)->Next()) {
       ++chunks;
-      events += static_cast<uint64_t>(chunk.events_size());
-      for (const v1::Event& event : chunk.events()) {
+      events += static_cast<uint64_t>(chunk->events_size());
+      for (const v1::Event& event : chunk->events()) {
         // Records come from outside: whole ones of this version are handed out, and no others.
         size_t records = 0;
         ForEachRecord(event.records(), [&records](const ring::Record&) { ++records; });

@@ -104,10 +104,9 @@ TEST_F(TraceFileTest, RoundTrip) {
   EXPECT_EQ((*reader)->header().gordian_version(), kVersion);
   EXPECT_EQ((*reader)->header().command_line(), "./train");
   EXPECT_EQ((*reader)->header().environment(0), "NCCL_ALGO=Ring");
-  v1::TraceChunk chunk;
   uint64_t order = 0;
-  while ((*reader)->Next(&chunk)) {
-    for (const v1::Event& event : chunk.events()) {
+  while (const v1::TraceChunk* const chunk = (*reader)->Next()) {
+    for (const v1::Event& event : chunk->events()) {
       ++order;
       ASSERT_EQ(RecordsIn(event.records()), 1u);
       EXPECT_EQ(RecordAt(event.records(), 0).order, order);
@@ -133,9 +132,8 @@ TEST_F(TraceFileTest, WhatExpandsALotIsPadded) {
   ASSERT_TRUE((*writer)->Close().ok());
   auto reader = TraceReader::Open(path_);
   ASSERT_TRUE(reader.ok()) << reader.status().ToString();
-  v1::TraceChunk chunk;
   int events = 0;
-  while ((*reader)->Next(&chunk)) events += chunk.events_size();
+  while (const v1::TraceChunk* const chunk = (*reader)->Next()) events += chunk->events_size();
   EXPECT_EQ(events, 40);
   EXPECT_EQ((*reader)->ending(), TraceReader::Ending::kComplete) << (*reader)->Describe();
   EXPECT_TRUE((*reader)->bounds().ok());
@@ -148,8 +146,7 @@ TEST_F(TraceFileTest, BoundsAreNamed) {
     Overwrite(good + frames);
     auto reader = TraceReader::Open(path_);
     EXPECT_TRUE(reader.ok());
-    v1::TraceChunk chunk;
-    while ((*reader)->Next(&chunk)) {
+    while ((*reader)->Next() != nullptr) {
     }
     EXPECT_EQ((*reader)->ending(), TraceReader::Ending::kDamaged);
     Overwrite(good);
@@ -198,8 +195,7 @@ TEST_F(TraceFileTest, WritesChunksByItself) {
   // Nothing was flushed or closed: this is what a crash at this moment leaves.
   auto reader = TraceReader::Open(path_);
   ASSERT_TRUE(reader.ok());
-  v1::TraceChunk chunk;
-  while ((*reader)->Next(&chunk)) {
+  while ((*reader)->Next() != nullptr) {
   }
   EXPECT_GT((*reader)->chunks(), 2u);
   EXPECT_GT((*reader)->events(), 40'000u);
@@ -211,16 +207,16 @@ TEST_F(TraceFileTest, ReaderFollowsAGrowingFile) {
   ASSERT_TRUE(writer.ok());
   auto reader = TraceReader::Open(path_);
   ASSERT_TRUE(reader.ok());
-  v1::TraceChunk chunk;
-  EXPECT_TRUE((*reader)->Next(&chunk));
-  EXPECT_FALSE((*reader)->Next(&chunk));
+  EXPECT_NE((*reader)->Next(), nullptr);
+  EXPECT_EQ((*reader)->Next(), nullptr);
   ASSERT_TRUE((*writer)->Append(Record(1)).ok());
   ASSERT_TRUE((*writer)->Flush().ok());
-  ASSERT_TRUE((*reader)->Next(&chunk));
-  EXPECT_EQ(RecordAt(chunk.events(0).records(), 0).order, 1u);
+  const v1::TraceChunk* const chunk = (*reader)->Next();
+  ASSERT_NE(chunk, nullptr);
+  EXPECT_EQ(RecordAt(chunk->events(0).records(), 0).order, 1u);
   ASSERT_TRUE((*writer)->Close().ok());
-  EXPECT_TRUE((*reader)->Next(&chunk));
-  EXPECT_FALSE((*reader)->Next(&chunk));
+  EXPECT_NE((*reader)->Next(), nullptr);
+  EXPECT_EQ((*reader)->Next(), nullptr);
   EXPECT_EQ((*reader)->ending(), TraceReader::Ending::kComplete);
 }
 
@@ -251,8 +247,7 @@ TEST_F(TraceFileTest, CutAtEveryByte) {
     ASSERT_TRUE(reader.ok()) << cut << " " << reader.status().ToString();
     const auto chunks = static_cast<uint64_t>(
         std::count_if(ends.begin(), ends.end(), [&](size_t end) { return end <= cut; }));
-    v1::TraceChunk chunk;
-    while ((*reader)->Next(&chunk)) {
+    while ((*reader)->Next() != nullptr) {
     }
     EXPECT_EQ((*reader)->chunks(), chunks) << cut;
     EXPECT_EQ((*reader)->events(), 5 * (chunks - 1)) << cut;
@@ -274,8 +269,7 @@ TEST_F(TraceFileTest, EveryChangedByteIsNoticed) {
     if (!reader.ok()) {
       continue;  // one clear error
     }
-    v1::TraceChunk chunk;
-    while ((*reader)->Next(&chunk)) {
+    while ((*reader)->Next() != nullptr) {
     }
     EXPECT_NE((*reader)->ending(), TraceReader::Ending::kComplete) << at;
     EXPECT_LT((*reader)->events(), 6u + 1) << at;
@@ -325,8 +319,7 @@ TEST_F(TraceFileTest, LengthsAreNotBelieved) {
     Overwrite(whole + tail);
     auto reader = TraceReader::Open(path_);
     ASSERT_TRUE(reader.ok());
-    v1::TraceChunk chunk;
-    while ((*reader)->Next(&chunk)) {
+    while ((*reader)->Next() != nullptr) {
     }
     EXPECT_EQ((*reader)->events(), 1u);
     EXPECT_EQ((*reader)->ending(), TraceReader::Ending::kDamaged);
@@ -358,8 +351,7 @@ TEST_F(TraceFileTest, FullDiskLeavesWholeChunks) {
   ASSERT_TRUE((*writer)->Close().ok());
   auto reader = TraceReader::Open(path_);
   ASSERT_TRUE(reader.ok());
-  v1::TraceChunk chunk;
-  while ((*reader)->Next(&chunk)) {
+  while ((*reader)->Next() != nullptr) {
   }
   EXPECT_EQ((*reader)->events(), 2u);
   EXPECT_EQ((*reader)->ending(), TraceReader::Ending::kComplete);

@@ -147,9 +147,8 @@ class FleetServerTest : public ::testing::Test {
       ADD_FAILURE() << reader.status().ToString();
       return seen;
     }
-    v1::TraceChunk chunk;
-    while ((*reader)->Next(&chunk)) {
-      for (const v1::Event& event : chunk.events()) {
+    while (const v1::TraceChunk* const chunk = (*reader)->Next()) {
+      for (const v1::Event& event : chunk->events()) {
         if (event.has_module()) seen.modules.push_back(event.module().start());
         if (event.has_batch_mark()) {
           seen.marks[event.batch_mark().node()].push_back(event.batch_mark().number());

@@ -28,9 +28,8 @@ std::vector<v1::Event> EventsOf(uint32_t format) {
   std::vector<v1::Event> events;
   if (!reader.ok()) return events;
   EXPECT_EQ((*reader)->header().format(), format);
-  v1::TraceChunk chunk;
-  while ((*reader)->Next(&chunk)) {
-    events.insert(events.end(), chunk.events().begin(), chunk.events().end());
+  while (const v1::TraceChunk* const chunk = (*reader)->Next()) {
+    events.insert(events.end(), chunk->events().begin(), chunk->events().end());
   }
   EXPECT_EQ((*reader)->ending(), TraceReader::Ending::kComplete);
   return events;
