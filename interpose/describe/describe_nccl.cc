@@ -226,16 +226,25 @@ ring::NumberSlot* LineOf(ThreadContext& thread, CallId call, const OperationNote
                        signal.peer, {signal.sigIdx, signal.ctx});
 }
 
+// The same at the call's end: its begin has found the first line, which counts something else by now
+// if another thread has aborted the communicator.
+ring::NumberSlot* LineAtEnd(ThreadContext& thread, CallId call, const OperationNote& note, int i) {
+  if (i != 0) return LineOf(thread, call, note, i);
+  ring::NumberSlot* const line = note.first_line;
+  if (line == nullptr) return nullptr;
+  return Shared(line->comm).load(std::memory_order_relaxed) == note.comm->id ? line : nullptr;
+}
+
 // kBegin of the call with the first of its signals, and a kPoint for each further one.
 void RecordSignals(ThreadContext& thread, CallId call, uint64_t site, uint64_t ticks, uint32_t comm,
-                   uint32_t stream, const OperationNote& note) {
+                   uint32_t stream, OperationNote& note) {
   const uint8_t flags = note.flags;
   const bool first = (flags & ring::kFlagInGroup) == 0;
   for (int i = 0; i == 0 || i < note.signal_count; ++i) {
+    ring::NumberSlot* const line = i < note.signal_count ? LineOf(thread, call, note, i) : nullptr;
+    if (i == 0) note.first_line = line;
     const uint64_t number =
-        i < note.signal_count
-            ? BeginSignals(LineOf(thread, call, note, i), CountOf(note.signals[i]), first && i == 0)
-            : 0;
+        i < note.signal_count ? BeginSignals(line, CountOf(note.signals[i]), first && i == 0) : 0;
     ring::Record* record =
         StartRecord(thread, i == 0 ? ring::RecordKind::kBegin : ring::RecordKind::kPoint, call,
                     flags, i == 0 ? note.order : NextOrder(thread), ticks, site);
@@ -260,7 +269,7 @@ void RecordSignals(ThreadContext& thread, CallId call, uint64_t site, uint64_t t
                                   const OperationNote& note, uint64_t ordinal) {
   const bool in_group = (note.flags & ring::kFlagInGroup) != 0;
   for (int i = 0; i < note.signal_count; ++i) {
-    ring::NumberSlot* const slot = LineOf(thread, call, note, i);
+    ring::NumberSlot* const slot = LineAtEnd(thread, call, note, i);
     if (slot == nullptr) continue;
     const uint32_t count = CountOf(note.signals[i]);
     const CalledOperation operation = {site,
@@ -289,7 +298,7 @@ void RecordSignals(ThreadContext& thread, CallId call, uint64_t site, uint64_t t
 [[gnu::noinline]] void RefuseSignals(ThreadContext& thread, CallId call,
                                      const OperationNote& note) {
   for (int i = 0; i < note.signal_count; ++i) {
-    ring::NumberSlot* const slot = LineOf(thread, call, note, i);
+    ring::NumberSlot* const slot = LineAtEnd(thread, call, note, i);
     if (slot != nullptr) SignalsWithdrawn(slot, CountOf(note.signals[i]), false);
   }
 }

@@ -52,6 +52,7 @@ struct OperationNote {
   // RMA, as OperationArguments. A call that sends names `sent`.
   int signal_count;
   const GordianNcclWaitSignalDesc* signals;
+  ring::NumberSlot* first_line;  // that counts the first of the signals; null: none does
   GordianNcclWaitSignalDesc sent;
 };
 void BeginOperation(ThreadContext& thread, CallId call, uint64_t site,

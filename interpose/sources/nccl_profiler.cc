@@ -44,26 +44,33 @@ constexpr size_t kOperationCount = [] {
   for (uint16_t call = 1; call < ring::kCallCount; ++call) count += IsOperation(call);
   return count;
 }();
-struct OperationRows {
-  CallId rows[kOperationCount];
+// The profiler names the operation of ncclAllReduce "AllReduce".
+struct NamedOperations {
+  struct {
+    const char* name;
+    CallId call;
+    bool transfer;
+  } rows[kOperationCount];
 };
-constexpr OperationRows kOperations = [] {
-  OperationRows operations = {};
+// In the order of Meaning, which begins with the usual ones: they are found first.
+constexpr NamedOperations kOperations = [] {
+  constexpr size_t kPrefix = sizeof("nccl") - 1;
+  NamedOperations operations = {};
   size_t count = 0;
-  for (uint16_t call = 1; call < ring::kCallCount; ++call) {
-    if (IsOperation(call)) operations.rows[count++] = static_cast<CallId>(call);
+  for (int meaning = 0; count < kOperationCount; ++meaning) {
+    for (uint16_t row = 1; row < ring::kCallCount; ++row) {
+      if (!IsOperation(row) || static_cast<int>(ring::kCalls[row].meaning) != meaning) continue;
+      const auto call = static_cast<CallId>(row);
+      operations.rows[count++] = {ring::kCalls[call].name + kPrefix, call, IsTransfer(call)};
+    }
   }
   return operations;
 }();
 
-// The profiler names the operation of ncclAllReduce "AllReduce".
 CallId OperationOf(const char* name, bool transfer) {
-  constexpr size_t kPrefix = sizeof("nccl") - 1;
   if (name == nullptr) return ring::kCallNone;
-  for (const CallId call : kOperations.rows) {
-    if (IsTransfer(call) == transfer && SameText(ring::kCalls[call].name + kPrefix, name)) {
-      return call;
-    }
+  for (const auto& row : kOperations.rows) {
+    if (row.transfer == transfer && SameText(row.name, name)) return row.call;
   }
   return ring::kCallNone;
 }

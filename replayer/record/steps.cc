@@ -282,7 +282,8 @@ class Finder {
         const RecordedCall* const call = rank.recorded->Find(order);
         if (call == nullptr) continue;
         calls.push_back({.call = call, .graph = content});
-        const RecordedCall* const end = call->InGroup() ? rank.recorded->GroupEndOf(*call) : nullptr;
+        const RecordedCall* const end =
+            call->InGroup() ? rank.recorded->GroupEndOf(*call) : nullptr;
         if (end != nullptr && captured_ends.insert(end->order).second)
           calls.push_back({.call = end});
       }
