@@ -1,12 +1,11 @@
 #include "runtime/cpu/callbacks.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <utility>
+
+#include "common/service_thread.h"
 
 namespace gordian::runtime {
 namespace {
@@ -32,28 +31,6 @@ void ThreadMain(Queue* queue) {
 
 }  // namespace
 
-std::thread MakeThread(const char* name, std::function<void()> body) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread thread;
-  try {
-    thread = std::thread([name, body = std::move(body)] {
-      pthread_setname_np(pthread_self(), name);
-      body();
-    });
-  } catch (...) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
-}
-
-void StartThread(const char* name, std::function<void()> body) {
-  MakeThread(name, std::move(body)).detach();
-}
-
 void RunCallbacks(std::vector<std::function<void(grtResult_t)>> callbacks, grtResult_t result) {
   if (callbacks.empty()) return;
   static Queue* queue = new Queue;  // its thread outlives main
@@ -63,7 +40,7 @@ void RunCallbacks(std::vector<std::function<void(grtResult_t)>> callbacks, grtRe
   }
   if (!queue->started) {
     queue->started = true;
-    StartThread("grt-callbacks", [] { ThreadMain(queue); });
+    MakeServiceThread("grt-callbacks", [] { ThreadMain(queue); }).detach();
   }
   queue->changed.notify_one();
 }

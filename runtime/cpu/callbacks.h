@@ -5,7 +5,6 @@
 #define GORDIAN_RUNTIME_CPU_CALLBACKS_H_
 
 #include <functional>
-#include <thread>
 #include <vector>
 
 #include "runtime/include/gordian/runtime.h"
@@ -13,11 +12,6 @@
 namespace gordian::runtime {
 
 void RunCallbacks(std::vector<std::function<void(grtResult_t)>> callbacks, grtResult_t result);
-
-// Threads of the library have all signals blocked: those are the application's business.
-std::thread MakeThread(const char* name, std::function<void()> body);
-// A detached one.
-void StartThread(const char* name, std::function<void()> body);
 
 }  // namespace gordian::runtime
 

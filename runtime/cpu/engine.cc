@@ -8,6 +8,7 @@
 #include <new>
 #include <utility>
 
+#include "common/service_thread.h"
 #include "runtime/cpu/callbacks.h"
 #include "runtime/cpu/futex.h"
 #include "runtime/cpu/streams/stream_driver.h"
@@ -242,7 +243,7 @@ void Engine::EnsureResident() {
     if (resident_) return;
     resident_ = true;
   }
-  StartThread("gordian-grt", [this] { ResidentMain(); });
+  MakeServiceThread("gordian-grt", [this] { ResidentMain(); }).detach();
 }
 
 void Engine::ResidentMain() {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/service_thread.h"
 #include "runtime/cpu/callbacks.h"
 
 namespace gordian::runtime::cuda {
@@ -25,7 +26,7 @@ class DoneWatch {
   void Add(Waiting waiting) {
     const std::lock_guard<std::mutex> lock(mutex_);
     added_.push_back(std::move(waiting));
-    if (!started_) StartThread("grt-done", [this] { Loop(); });
+    if (!started_) MakeServiceThread("grt-done", [this] { Loop(); }).detach();
     started_ = true;
     changed_.notify_one();
   }

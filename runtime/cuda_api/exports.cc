@@ -9,6 +9,7 @@
 #include <iterator>
 #include <utility>
 
+#include "common/service_thread.h"
 #include "runtime/cuda_api/piece_server.h"
 
 namespace gordian::runtime::cuda {
@@ -95,7 +96,7 @@ bool Exports::Find(const std::vector<Allocation>& allocations, std::shared_ptr<E
   if (!aligned || !TakeOffsets(bytes, &made->offset_)) return false;
   made->allocations_ = allocations;
   exports_.push_back(made);
-  if (!thread_.joinable()) thread_ = std::thread([this] { Serve(); });
+  if (!thread_.joinable()) thread_ = MakeServiceThread("gordian-exports", [this] { Serve(); });
   *found = std::move(made);
   return true;
 }

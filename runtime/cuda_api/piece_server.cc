@@ -14,6 +14,8 @@
 
 #include <utility>
 
+#include "common/service_thread.h"
+
 namespace gordian::runtime::cuda {
 namespace {
 
@@ -134,7 +136,7 @@ Status PieceServer::Start(Handlers handlers, std::unique_ptr<PieceServer>* serve
       listen(s->listener_, 64) != 0) {
     return Status::FromErrno(errno, "listening for the pieces");
   }
-  s->thread_ = std::thread([self = s.get()] { self->Serve(); });
+  s->thread_ = MakeServiceThread("gordian-pieces", [self = s.get()] { self->Serve(); });
   *server = std::move(s);
   return Status::Ok();
 }

@@ -10,6 +10,7 @@
 #include <array>
 #include <utility>
 
+#include "common/service_thread.h"
 #include "runtime/cpu/futex.h"
 #include "runtime/cpu/process_life.h"
 
@@ -247,7 +248,7 @@ grtResult_t Process::Prepare() {
     return grtUnhandledCudaError;
   wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (wake_ < 0) return grtSystemError;
-  watcher_ = std::thread([this] { WatchLoop(); });
+  watcher_ = MakeServiceThread("gordian-life", [this] { WatchLoop(); });
   return grtSuccess;
 }
 

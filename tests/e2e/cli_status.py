@@ -99,6 +99,19 @@ class Status(StatusTest):
         text = self.gordian("status", "s").stdout
         self.assertRegex(text, r"(?m)^\S+ +0,1 +#\d+ to #\d+ +rank 1  job.cc:\d+ ")
 
+    def test_a_job_that_stands_still_is_not_healthy(self):
+        threshold = 1
+        self.start("run", "--emulator", "--quiet", "--session", "s", "--suspect-after", str(threshold), "--", JOB,
+                   "device_waits", "--ranks", "2", env=clean_environment(), stdout=subprocess.DEVNULL,
+                   stderr=subprocess.DEVNULL)
+        _, seen = self.until_verdict("inconclusive", "s")
+        for _ in range(10):
+            self.assertNotEqual(seen["verdict"], "healthy", "nothing has moved since status said so")
+            self.assertGreater(seen["since_progress_s"], threshold)
+            time.sleep(0.1)
+            _, seen = self.status("s")
+        self.assertTrue(self.gordian("status", "s").stdout.startswith("gordian: INCONCLUSIVE: no rank has called"))
+
     def test_a_living_job_that_is_healthy(self):
         run = self.start_job(*HANG, "--twin", until="now")
         done, seen = self.until_verdict("healthy", "s")

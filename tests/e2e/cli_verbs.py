@@ -1,9 +1,11 @@
 """Parsing, and the verbs that print data: env, doctor, hooks, version, and analyze on bad input."""
 import json
 import os
+import re
 
 from cli_testing import BUILD, EMULATOR, GORDIAN, CliTest, clean_environment, main
 
+SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 VERBS = ["run", "env", "status", "watch", "analyze", "explain", "checks", "doctor", "hooks", "version"]
 
 
@@ -15,6 +17,16 @@ class Parsing(CliTest):
             self.assertIn("Example: ", done.stdout, verb)
             self.assertIn("gordian " + verb, done.stdout, verb)
             self.assertEqual(done.stderr, "", verb)
+
+    def test_help_of_run_names_each_patience_of_the_suspicions(self):
+        table = os.path.join(SOURCE, "analyzer", "model", "verdict", "suspicion_table.cc")
+        with open(table, encoding="utf-8") as f:
+            rows = re.findall(r"LeafKind::k\w+, (\d+), (\d+), \"", f.read())
+        multiples = {int(number) for row in rows for number in row} - {1}
+        self.assertGreaterEqual(len(multiples), 3, rows)
+        text = self.gordian("run", "--help").stdout
+        said = next(line for line in text.splitlines() if "--suspect-after" in line)
+        self.assertEqual(multiples, {int(number) for number in re.findall(r"(\d+) times", said)}, said)
 
     def test_help_lists_the_verbs(self):
         done = self.gordian("--help")

@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/cpu/callbacks.h"
+#include "common/service_thread.h"
 #include "runtime/cpu/engine.h"
 #include "runtime/cpu/futex.h"
 
@@ -83,7 +83,7 @@ OwnStreams::Stream* OwnStreams::Find(cudaStream_t stream) {
 
 grtResult_t OwnStreams::Create(cudaStream_t* stream) {
   auto* made = new Stream;
-  made->thread = MakeThread("grt-stream", [made] { ThreadMain(made); });
+  made->thread = MakeServiceThread("grt-stream", [made] { ThreadMain(made); });
   const std::lock_guard<std::mutex> lock(mutex_);
   streams_.insert(made);
   *stream = reinterpret_cast<cudaStream_t>(made);

@@ -13,6 +13,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/service_thread.h"
+
 namespace gordian::runtime::cuda {
 namespace {
 
@@ -302,7 +304,7 @@ Status Rendezvous::Watch(std::function<void(int)> dead) {
   wake_ = eventfd(0, EFD_CLOEXEC);
   if (wake_ < 0) return Status::FromErrno(errno, "eventfd");
   dead_ = std::move(dead);
-  watcher_ = std::thread([this] { WatchLoop(); });
+  watcher_ = MakeServiceThread("gordian-peers", [this] { WatchLoop(); });
   return Status::Ok();
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "common/service_thread.h"
 #include "runtime/cuda/driver/cuda_calls.h"
 #include "runtime/cuda/driver/driver.h"
 #include "runtime/cuda/worker/worker_kernel.h"
@@ -101,7 +102,7 @@ Status Worker::Prepare() {
   *host_ = WorkerHost{};
   marks_ = std::make_shared<Marks>();
   queue_ = std::make_unique<WorkerQueue>(host_, config_.gaps);
-  watcher_ = std::thread([this] { Watch(); });
+  watcher_ = MakeServiceThread("gordian-worker", [this] { Watch(); });
   return Status::Ok();
 }
 
