@@ -3,6 +3,7 @@ for several nodes. Each with a job that hangs and its twin."""
 import glob
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -41,6 +42,13 @@ LAUNCHER = """import json, os, subprocess, sys
 program, folder, ranks, twin = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), sys.argv[4:]
 started = [subprocess.Popen([program, folder, *twin, "--rank", str(r), "--ranks", str(len(ranks))],
                             env={**os.environ, **{k: str(v) for k, v in variables.items()}}) for r, variables in ranks]
+sys.exit(max(p.wait() for p in started))
+"""
+
+
+# Several jobs at once, each a command.
+JOBS = """import json, subprocess, sys
+started = [subprocess.Popen(job) for job in json.loads(sys.argv[1])]
 sys.exit(max(p.wait() for p in started))
 """
 
@@ -101,6 +109,49 @@ class Launch(CliTest):
                     pass
                 self.assertEqual(run.wait(20), 0)
                 self.assertEqual(run.stderr.read().count("ranks seen"), 0)
+
+    def run_jobs(self, policy, *jobs):
+        """One `gordian run` around several jobs whose launchers number their ranks alike: (name, arguments)."""
+        ranks = json.dumps([(r, {"RANK": r, "LOCAL_RANK": r, "WORLD_SIZE": 3}) for r in range(3)])
+        for name, _ in jobs:
+            os.mkdir(self.path(name))
+        commands = [[sys.executable, "-c", LAUNCHER, RANK, self.path(name), ranks, *arguments] for name, arguments in jobs]
+        return self.start("run", "--emulator", "--session", self.path("s"), "--suspect-after", "3", "--on-verdict", policy, "--",
+                          sys.executable, "-c", JOBS, json.dumps(commands), env=environment(), stdout=subprocess.DEVNULL)
+
+    def test_a_hang_beside_another_job_is_of_its_own_ranks(self):
+        until = self.path("until")
+        run = self.run_jobs("report", ("healthy", ["--twin", "--until", until]), ("stuck", []))
+        verdict = {}
+
+        def found():
+            if os.path.exists(self.path("s/verdict.json")):
+                verdict.update(self.verdict(self.path("s")))
+            return verdict.get("verdict") == "deadlock"
+        self.assertTrue(wait_until(found, every=0.1), verdict)
+        self.assertEqual((verdict["confidence"], verdict["culprit_ranks"]), ("confirmed", [2]), verdict["summary"])
+        said = re.search(r"It is the job of pids ([0-9, ]+); gordian has seen another one", verdict["summary"])
+        self.assertTrue(said, verdict["summary"])
+        for pid in said[1].split(", "):
+            with open(f"/proc/{pid}/cmdline") as f:
+                self.assertIn(self.path("stuck"), f.read())
+        with open(until, "w"):
+            pass
+        states = lambda: [r["state"] for r in json.loads(self.gordian("status", self.path("s"), "--json").stdout)["ranks"]]
+        self.assertTrue(wait_until(lambda: states().count("ended") == 3, every=0.1), states())
+        self.assertEqual(self.verdict(self.path("s"))["culprit_ranks"], [2])
+        for pid in said[1].split(", "):
+            os.kill(int(pid), signal.SIGKILL)
+        run.wait(20)
+
+    def test_two_hangs_are_both_on_the_first_screen(self):
+        run = self.run_jobs("kill", ("one", []), ("other", []))
+        _, text = run.communicate(timeout=60)
+        first = text[:text.index("what to change:")]
+        self.assertEqual(first.count("gordian: DEADLOCK (confirmed"), 1, text)
+        self.assertRegex(first, r"also: deadlock \(confirmed\): Ranks? [012]", text)
+        pids = set(re.findall(r"job\s+of\s+pids\s+([0-9]+)", first))
+        self.assertEqual(len(pids), 2, text)
 
     def mpirun(self):
         found = shutil.which("mpirun")
