@@ -185,14 +185,22 @@ JOB(destroy_opposite, 2) {
   NCCL_OK(ncclCommDestroy(reverse ? a : b));
 }
 
+namespace {
+
+// As a job does that makes communicators for many groups and keeps them: more than the shim's table
+// has room for.
+std::vector<ncclComm_t> Children(ncclComm_t parent, int rank) {
+  std::vector<ncclComm_t> children(1500);
+  for (ncclComm_t& child : children) NCCL_OK(ncclCommSplit(parent, 0, rank, &child, nullptr));
+  return children;
+}
+
+}  // namespace
+
 JOB(inversion_many_communicators, 2) {
-  // As a job does that makes communicators for many groups and keeps them.
   cudaStream_t s = c.Stream();
   const ncclComm_t dp = c.MakeComm("dp", c.All()), tp = c.MakeComm("tp", c.All());
-  for (int i = 0; i < 1500; ++i) {
-    ncclComm_t child = nullptr;
-    NCCL_OK(ncclCommSplit(dp, 0, c.rank, &child, nullptr));
-  }
+  Children(dp, c.rank);
   c.Warm(dp, s);
   c.Warm(tp, s);
   c.Begin(s);
@@ -200,6 +208,21 @@ JOB(inversion_many_communicators, 2) {
   c.AllReduce(departs ? tp : dp, s);
   c.Sync(s);
   c.AllReduce(departs ? dp : tp, s);
+  c.Sync(s);
+}
+
+// On communicators of which the shim's table knows nothing.
+JOB(inversion_late_communicators, 2) {
+  cudaStream_t s = c.Stream();
+  const std::vector<ncclComm_t> children = Children(c.World(), c.rank);
+  const ncclComm_t one = children[children.size() - 2], other = children.back();
+  c.Warm(one, s);
+  c.Warm(other, s);
+  c.Begin(s);
+  const bool departs = !c.twin && c.rank == c.nranks - 1;
+  c.AllReduce(departs ? other : one, s);
+  c.Sync(s);
+  c.AllReduce(departs ? one : other, s);
   c.Sync(s);
 }
 
