@@ -125,6 +125,23 @@ TEST(StackMerge, TheShimIsNotShownBetweenTheProgramAndWhatItCalls) {
       (Names{"syscall", "Watch"}));
 }
 
+TEST(StackMerge, TheEmulatorIsNotShownInsideACall) {
+  EXPECT_EQ(Functions(MergeFrames(Thread({{"futex_wait", kLibc},
+                                          {"gordian::emu::Doorbell::Wait", kCuda},
+                                          {"gordian::emu::Stream::Synchronize", kCuda},
+                                          {"cudaStreamSynchronize", kCuda},
+                                          {"gordian::emu_like::Step", "/job/t"}}),
+                                  "")),
+            (Names{"futex_wait", "cudaStreamSynchronize", "gordian::emu_like::Step"}));
+  // A thread of the emulator's own begins there.
+  EXPECT_EQ(Functions(MergeFrames(Thread({{"usleep", kLibc},
+                                          {"Poll", "/job/t"},
+                                          {"gordian::emu::HostFunction::Run", kCuda},
+                                          {"gordian::emu::Device::Run", kCuda}}),
+                                  "")),
+            (Names{"usleep", "Poll", "gordian::emu::Device::Run"}));
+}
+
 TEST(StackMerge, RanksAreFolded) {
   EXPECT_EQ(FoldedRanks({}), "");
   EXPECT_EQ(FoldedRanks({4}), "4");
@@ -159,6 +176,29 @@ TEST(StackMerge, EqualStacksAreOneAndTheCulpritsComeFirst) {
   EXPECT_EQ(Functions(folded[0].frames), (Names{"read", "load"}));
   EXPECT_EQ(WhoseStack(folded[1]), "ranks 0-3,5");
   EXPECT_EQ(folded[1].threads.size(), 5u);
+}
+
+// Of threads that make no call, one that waits for a lock may tell why no call comes.
+TEST(StackMerge, AThreadThatWaitsForALockComesBeforeThoseThatTellNothing) {
+  const auto order = [](const std::vector<F>& second) {
+    v1::StacksTaken taken;
+    *taken.add_threads() = Thread({{"poll", kLibc}, {"Serve", "/job/t"}});
+    *taken.add_threads() = Thread(second);
+    for (v1::ThreadStack& thread : *taken.mutable_threads()) thread.set_tid(8);
+    const std::vector<model::FoldedStack> folded =
+        FoldStacks({{.ranks = {0}, .pid = 7, .taken = &taken}}, {});
+    return folded.size() == 2 ? folded[0].frames[0].function : "";
+  };
+  EXPECT_EQ(order({{"__lll_lock_wait", kLibc}, {"pthread_mutex_lock", kLibc}, {"f", "/job/t"}}),
+            "__lll_lock_wait");
+  EXPECT_EQ(order({{"futex_wait", kLibc}, {"pthread_cond_wait", kLibc}, {"f", "/job/t"}}), "poll");
+  // A lock far below what the thread does now is not what it waits for.
+  EXPECT_EQ(order({{"read", kLibc},
+                   {"a", "/job/t"},
+                   {"b", "/job/t"},
+                   {"c", "/job/t"},
+                   {"pthread_mutex_lock", kLibc}}),
+            "poll");
 }
 
 TEST(StackMerge, WhatWasRefusedIsSaidOnceForAllRanks) {
