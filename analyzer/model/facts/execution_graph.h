@@ -85,8 +85,9 @@ struct StreamQueue {
   uint64_t last = 0;         // highest ordinal known
   uint64_t done = 0;         // evidence: every ordinal up to it is done
   uint64_t soft = 0;  // every ordinal up to it is done, or kernels that nothing but kernels precede
-  // The last that may run code of the program on the host: a host function, or a graph.
-  uint64_t host_code = 0;
+  // The last that may run code of the program on the host (a host function or a graph); the last host
+  // function.
+  uint64_t host_code = 0, host_function = 0;
   WorkItems items;  // ordinals above soft
   uint64_t last_progress_ns = 0;
   StreamState now;  // of the last round

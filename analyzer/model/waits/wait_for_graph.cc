@@ -138,7 +138,7 @@ void WaitForGraph::ThreadWaits(const Process& process, const ThreadState& state,
   const bool runs = nodes_[node].out.empty() && state.call_id == 0;
   if (runs && view_.conjecture == Conjecture::kBystanders && thread != nullptr &&
       thread->calls_nccl) {
-    rules::HostFunctions(process, node, Reason::kPolling, &nodes_);
+    rules::KnownHostFunctions(process, node, &nodes_);
   }
   const bool woken = nodes_[node].out.empty() && rules::OnlyAThreadWakes(process, state);
   if (woken) {

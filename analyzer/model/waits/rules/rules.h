@@ -116,7 +116,10 @@ bool OnlyAThreadWakes(const Process&, const ThreadState&);
 // W19: a thread of the process that can wake others runs.
 uint32_t Woken(const WaitView&, const Process&, WaitNodes*);
 // ... or one of the program's host functions, each of which `node` then waits for.
-void HostFunctions(const Process&, uint32_t node, Reason, WaitNodes*);
+void HostFunctions(const Process&, uint32_t node, WaitNodes*);
+// Conjecture::kBystanders: `node`, a running thread, polls for what a host function answers. Graphs
+// may hold host functions, too, but to suppose that of each would blame threads that merely run.
+void KnownHostFunctions(const Process&, uint32_t node, WaitNodes*);
 
 // W20 of an operation that torch.distributed carries out on the host.
 void HostOperation(const WaitView&, const Launch& launch, WaitNodes*);

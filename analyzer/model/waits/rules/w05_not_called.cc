@@ -55,9 +55,10 @@ uint32_t ProcessNotCalled(const WaitView& view, ProcessId id, bool proven, WaitN
   (*nodes)[node].process = id;
   bool sleepers = false;  // that a host function may wake
   size_t workers = 0;     // that carry out operations
-  // Conjecture::kBystanders: where a thread calls NCCL, the others that call CUDA alone do not.
+  // Conjecture::kBystanders: where a thread calls NCCL, the others that call CUDA alone do not. A
+  // lost record may be of such a call.
   const bool leave_out =
-      view.conjecture == Conjecture::kBystanders &&
+      view.conjecture == Conjecture::kBystanders && !process->Lossy() &&
       std::any_of(process->state.threads.begin(), process->state.threads.end(),
                   [&](const ThreadState& state) { return CallsNccl(*process, state.thread); });
   for (const ThreadState& state : process->state.threads) {
@@ -69,8 +70,7 @@ uint32_t ProcessNotCalled(const WaitView& view, ProcessId id, bool proven, WaitN
     const uint32_t thread = nodes->ThreadOf(id, state.thread);
     if (thread != kNoNode) nodes->Wait(node, thread, Reason::kNotCalled);
   }
-  if (sleepers && !(*nodes)[node].out.empty())
-    HostFunctions(*process, node, Reason::kNotCalled, nodes);
+  if (sleepers && !(*nodes)[node].out.empty()) HostFunctions(*process, node, nodes);
   if (workers > 0 && !(*nodes)[node].out.empty()) OperationsEnd(*process, workers, node, nodes);
   if (!(*nodes)[node].out.empty()) WatchedEnd(view, *process, node, nodes);
   // No thread there has called anything yet: the one that will is in code of its own.

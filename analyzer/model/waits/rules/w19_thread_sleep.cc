@@ -14,15 +14,18 @@ bool OnlyAThreadWakes(const Process& process, const ThreadState& state) {
          state.sleep == ThreadSleep::kThread && !process.state.timer_signals;
 }
 
-void HostFunctions(const Process& process, uint32_t node, Reason reason, WaitNodes* nodes) {
+void HostFunctions(const Process& process, uint32_t node, WaitNodes* nodes) {
   for (const auto& [stream, queue] : process.streams) {
     if (queue.host_code <= queue.done) continue;
-    const uint32_t done = DoneUpTo(process, {stream, queue.host_code}, nodes);
-    if (reason == Reason::kNotCalled) {
-      nodes->WaitDiscouraged(node, done, reason);
-    } else {
-      nodes->Wait(node, done, reason);
-    }
+    nodes->WaitDiscouraged(node, DoneUpTo(process, {stream, queue.host_code}, nodes),
+                           Reason::kNotCalled);
+  }
+}
+
+void KnownHostFunctions(const Process& process, uint32_t node, WaitNodes* nodes) {
+  for (const auto& [stream, queue] : process.streams) {
+    if (queue.host_function <= queue.done) continue;
+    nodes->Wait(node, DoneUpTo(process, {stream, queue.host_function}, nodes), Reason::kPolling);
   }
 }
 
@@ -36,7 +39,7 @@ uint32_t Woken(const WaitView& view, const Process& process, WaitNodes* nodes) {
     const uint32_t thread = nodes->ThreadOf(id, state.thread);
     if (thread != kNoNode) nodes->Wait(node, thread, Reason::kNotCalled);
   }
-  HostFunctions(process, node, Reason::kNotCalled, nodes);
+  HostFunctions(process, node, nodes);
   const auto workers = std::count_if(process.state.threads.begin(), process.state.threads.end(),
                                      [](const ThreadState& state) { return CarriesOut(state); });
   if (workers > 0) OperationsEnd(process, static_cast<size_t>(workers), node, nodes);
