@@ -63,9 +63,10 @@ if(GORDIAN_SANITIZE)
   endif()
 endif()
 
-# jemalloc for the programs that hold whole jobs: glibc's malloc sorts its freed blocks whenever a round
-# asks for a large one, half of the time of a verdict over 16,384 ranks. It is linked statically, so
-# that a user installs nothing, and never into what a job loads. Sanitizers bring their own allocator.
+# Programs that hold whole jobs allocate with jemalloc: glibc's malloc sorts its freed blocks whenever
+# a round asks for a large one, half of the time of a verdict over 16,384 ranks. It is linked
+# statically, so that a user installs nothing, and never into what a job loads. Sanitizers bring
+# their own allocator.
 add_library(gordian_allocator INTERFACE)
 add_library(gordian::allocator ALIAS gordian_allocator)
 if(NOT GORDIAN_SANITIZE)
@@ -73,6 +74,7 @@ if(NOT GORDIAN_SANITIZE)
   if(NOT GORDIAN_JEMALLOC)
     message(FATAL_ERROR "libjemalloc_pic.a was not found: install libjemalloc-dev")
   endif()
+  target_sources(gordian_allocator INTERFACE "${CMAKE_SOURCE_DIR}/common/allocator_settings.cc")
   target_link_libraries(gordian_allocator INTERFACE "${GORDIAN_JEMALLOC}" ${CMAKE_DL_LIBS})
 endif()
 

@@ -14,8 +14,8 @@ namespace gordian::cli {
 // and gives threads one, too. Call it first of all. The limit itself stays, for the job's sake.
 int WithEnoughStack(const std::function<int()>& body);
 
-// Under a limited address space (ulimit -v), reduces this process's use from 1 GiB to 45 MiB: one
-// arena of the allocator, small stacks. Call it while there is one thread.
+// Under a limited address space (ulimit -v), gives this process's threads small stacks. Call it
+// while there is one thread.
 void SpareAddressSpace();
 
 // Tries out the threads, descriptors and address space that observing takes, and frees them again. An error
