@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <cstddef>
 #include <functional>
 #include <thread>
 #include <utility>
@@ -12,16 +13,18 @@
 namespace gordian {
 
 // Starts a thread with all signals blocked: those are the application's business. A thread that
-// never runs the application's code is named "gordian-" and something: by that name the collector
-// knows that it waits for no rank (collector/process/process_watch.cc). `name`: up to 15 characters,
-// static. Throws std::system_error where no thread can be had.
-inline std::thread MakeServiceThread(const char* name, std::function<void()> body) {
+// never runs the application's code has a name that begins with "gordian-": by it the collector
+// knows that the thread will make no call of NCCL (collector/process/process_watch.cc). `name`: a
+// literal, since the thread sets it itself. Throws std::system_error where no thread can be had.
+template <size_t kSize>
+std::thread MakeServiceThread(const char (&name)[kSize], std::function<void()> body) {
+  static_assert(kSize <= 16, "Linux takes names of up to 15 characters");
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   std::thread thread;
   try {
-    thread = std::thread([name, body = std::move(body)] {
+    thread = std::thread([name = &name[0], body = std::move(body)] {
       pthread_setname_np(pthread_self(), name);
       body();
     });

@@ -21,6 +21,7 @@ namespace {
 // The writer closes a chunk at this size: small, so that a crash loses little and a reader needs
 // little memory; large enough for zstd to find repetitions.
 constexpr uint64_t kChunkTargetBytes = 256u << 10;
+// Most chunks of a running job are smaller once parsed: they need no block of the heap.
 constexpr size_t kArenaBlock = 256u << 10;
 
 google::protobuf::ArenaOptions InBlock(char* block) {

@@ -93,8 +93,8 @@ class TraceReader {
 
   const v1::TraceHeader& header() const { return header_; }
 
-  // Reads the next chunk; the first one holds the header. The reader owns the chunk and overwrites
-  // it at the next call. Returns null at the end of the readable part, which ending() explains.
+  // Reads the next chunk; the first one holds the header. The reader owns the chunk and frees it at
+  // the next call. Returns null at the end of the readable part, which ending() explains.
   const v1::TraceChunk* Next();
 
   // How the trace ended, valid once Next returned null.
@@ -110,8 +110,8 @@ class TraceReader {
   uint64_t resume_offset() const { return resume_offset_; }
   // One line, as "incomplete: ended after 12 whole chunks, 3456 events"; "complete: ...".
   std::string Describe() const;
-  // After Next has returned null: an error, naming file, chunk and bound, if a chunk holds more than
-  // budget.h allows. Its file was made to harm, and what came before is no evidence either.
+  // After Next has returned null: an error, naming file, chunk and bound, if a chunk holds more
+  // than budget.h allows. Its file was made to harm, and what came before is no evidence either.
   Status bounds() const;
 
  private:

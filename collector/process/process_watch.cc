@@ -36,7 +36,7 @@ constexpr uint64_t kPidfdInfoExit = 1u << 3;
 constexpr unsigned long kPidfdGetInfo = _IOWR(0xFF, 11, PidfdInfo);
 
 // Names that libraries give their threads.
-//   gordian-         the shim's watcher, and threads of the preemptive runtime (common/service_thread.h)
+//   gordian-         the shim's watcher, and the runtime's threads (common/service_thread.h)
 //   emu-             the emulated libraries' devices and proxies
 //   NCCL             "NCCL Progress 0", "NCCL Service 0", "NCCL UDS Service", "NCCL RAS", ...
 //   cuda-EvtHandlr   the CUDA driver's event handler; cuda0...: its other threads

@@ -226,8 +226,8 @@ ring::NumberSlot* LineOf(ThreadContext& thread, CallId call, const OperationNote
                        signal.peer, {signal.sigIdx, signal.ctx});
 }
 
-// The same at the call's end: its begin has found the first line, which counts something else by now
-// if another thread has aborted the communicator.
+// Returns for the first signal the line that the call's begin found; null if another communicator
+// has taken it, which happens once a thread aborts this one.
 ring::NumberSlot* LineAtEnd(ThreadContext& thread, CallId call, const OperationNote& note, int i) {
   if (i != 0) return LineOf(thread, call, note, i);
   ring::NumberSlot* const line = note.first_line;

@@ -52,7 +52,7 @@ struct NamedOperations {
     bool transfer;
   } rows[kOperationCount];
 };
-// In the order of Meaning, which begins with the usual ones: they are found first.
+// Lists them in the order of Meaning, so that the usual ones are found first.
 constexpr NamedOperations kOperations = [] {
   constexpr size_t kPrefix = sizeof("nccl") - 1;
   NamedOperations operations = {};

@@ -50,7 +50,7 @@ struct RecordedProcess {
   // Each thread's calls in order; sorted by `order` after Finish(). In blocks: a vector would copy
   // the calls of a long job again and again while it grows.
   boost::container::deque<RecordedCall, void,
-                          boost::container::deque_options_t<boost::container::block_size<1024>>>
+                          boost::container::deque_options_t<boost::container::block_bytes<8192>>>
       calls;
   // The orders of the captured operations that executable graphs held at launch.
   std::vector<std::vector<uint64_t>> graphs;

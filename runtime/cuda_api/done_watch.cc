@@ -26,7 +26,7 @@ class DoneWatch {
   void Add(Waiting waiting) {
     const std::lock_guard<std::mutex> lock(mutex_);
     added_.push_back(std::move(waiting));
-    if (!started_) MakeServiceThread("grt-done", [this] { Loop(); }).detach();
+    if (!started_) MakeServiceThread("gordian-done", [this] { Loop(); }).detach();
     started_ = true;
     changed_.notify_one();
   }

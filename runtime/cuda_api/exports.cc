@@ -1,7 +1,5 @@
 #include "runtime/cuda_api/exports.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -208,10 +206,6 @@ void Exports::Withdraw(Export& e) {
 }
 
 void Exports::Serve() {
-  // The program's handlers run on its own threads.
-  sigset_t signals;
-  sigfillset(&signals);
-  pthread_sigmask(SIG_SETMASK, &signals, nullptr);
   enter_();
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -152,10 +151,6 @@ PieceServer::~PieceServer() {
 }
 
 void PieceServer::Serve() {
-  // The program's handlers run on its own threads.
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, nullptr);
   if (handlers_.enter) handlers_.enter();
   for (;;) {
     pollfd fds[2] = {{wake_, POLLIN, 0}, {listener_, POLLIN, 0}};
