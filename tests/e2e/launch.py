@@ -110,33 +110,46 @@ class Launch(CliTest):
                 self.assertEqual(run.wait(20), 0)
                 self.assertEqual(run.stderr.read().count("ranks seen"), 0)
 
-    def run_jobs(self, policy, *jobs):
-        """One `gordian run` around several jobs whose launchers number their ranks alike: (name, arguments)."""
+    def run_jobs(self, *jobs):
+        """One `gordian run` around several jobs whose launchers number their ranks alike: (name, arguments). Each
+        steps until a file of its name with .until is there. Returns once gordian sees all ranks."""
         ranks = json.dumps([(r, {"RANK": r, "LOCAL_RANK": r, "WORLD_SIZE": 3}) for r in range(3)])
         for name, _ in jobs:
             os.mkdir(self.path(name))
-        commands = [[sys.executable, "-c", LAUNCHER, RANK, self.path(name), ranks, *arguments] for name, arguments in jobs]
-        return self.start("run", "--emulator", "--session", self.path("s"), "--suspect-after", "3", "--on-verdict", policy, "--",
-                          sys.executable, "-c", JOBS, json.dumps(commands), env=environment(), stdout=subprocess.DEVNULL)
+        commands = [[sys.executable, "-c", LAUNCHER, RANK, self.path(name), ranks, "--until", self.path(name + ".until"),
+                     *arguments] for name, arguments in jobs]
+        run = self.start("run", "--emulator", "--session", self.path("s"), "--suspect-after", "3", "--", sys.executable, "-c",
+                         JOBS, json.dumps(commands), env=environment(), stdout=subprocess.DEVNULL)
+
+        def all_step():
+            done = self.gordian("status", self.path("s"), "--json")
+            seen = json.loads(done.stdout)["ranks"] if done.stdout else []
+            return len([rank for rank in seen if rank["nccl_calls"] > 10]) == 3 * len(jobs)
+        self.assertTrue(wait_until(all_step, every=0.1), "not all ranks step")
+        return run
+
+    def let_hang(self, *names):
+        for name in names:
+            with open(self.path(name + ".until"), "w"):
+                pass
 
     def test_a_hang_beside_another_job_is_of_its_own_ranks(self):
-        until = self.path("until")
-        run = self.run_jobs("report", ("healthy", ["--twin", "--until", until]), ("stuck", []))
+        run = self.run_jobs(("healthy", ["--twin"]), ("stuck", []))
+        self.let_hang("stuck")
         verdict = {}
 
         def found():
             if os.path.exists(self.path("s/verdict.json")):
                 verdict.update(self.verdict(self.path("s")))
-            return verdict.get("verdict") == "deadlock"
+            return (verdict.get("verdict"), verdict.get("confidence")) == ("deadlock", "confirmed")
         self.assertTrue(wait_until(found, every=0.1), verdict)
-        self.assertEqual((verdict["confidence"], verdict["culprit_ranks"]), ("confirmed", [2]), verdict["summary"])
+        self.assertEqual(verdict["culprit_ranks"], [2], verdict["summary"])
         said = re.search(r"It is the job of pids ([0-9, ]+); gordian has seen another one", verdict["summary"])
         self.assertTrue(said, verdict["summary"])
         for pid in said[1].split(", "):
             with open(f"/proc/{pid}/cmdline") as f:
                 self.assertIn(self.path("stuck"), f.read())
-        with open(until, "w"):
-            pass
+        self.let_hang("healthy")  # it ends
         states = lambda: [r["state"] for r in json.loads(self.gordian("status", self.path("s"), "--json").stdout)["ranks"]]
         self.assertTrue(wait_until(lambda: states().count("ended") == 3, every=0.1), states())
         self.assertEqual(self.verdict(self.path("s"))["culprit_ranks"], [2])
@@ -144,14 +157,24 @@ class Launch(CliTest):
             os.kill(int(pid), signal.SIGKILL)
         run.wait(20)
 
-    def test_two_hangs_are_both_on_the_first_screen(self):
-        run = self.run_jobs("kill", ("one", []), ("other", []))
-        _, text = run.communicate(timeout=60)
+    def test_two_hangs_are_both_in_the_report(self):
+        run = self.run_jobs(("one", []), ("other", []))
+        self.let_hang("one", "other")
+
+        def both():
+            verdict = self.verdict(self.path("s"))
+            return [f["verdict"] for f in (verdict, *verdict["findings"])].count("deadlock") == 2
+        self.assertTrue(wait_until(both, every=0.1), self.verdict(self.path("s")))
+        with open(self.path("s/report.txt")) as f:
+            text = f.read()
         first = text[:text.index("what to change:")]
         self.assertEqual(first.count("gordian: DEADLOCK (confirmed"), 1, text)
         self.assertRegex(first, r"also: deadlock \(confirmed\): Ranks? [012]", text)
-        pids = set(re.findall(r"job\s+of\s+pids\s+([0-9]+)", first))
+        pids = re.findall(r"job\s+of\s+pids\s+([0-9]+),\s+([0-9]+),\s+([0-9]+)", first)
         self.assertEqual(len(pids), 2, text)
+        for pid in pids[0] + pids[1]:
+            os.kill(int(pid), signal.SIGKILL)
+        run.wait(20)
 
     def mpirun(self):
         found = shutil.which("mpirun")

@@ -71,8 +71,9 @@ class Unseen(CliTest):
 
     def check_case(self, case):
         self.need(JOB)
-        _, last, _ = self.run_job(case)
+        trouble, last, _ = self.run_job(case)
         said = json.dumps(last, indent=1)
+        self.assertIn(trouble["check"], (case.check, "no-progress"), "said first")
         self.assertEqual((last["verdict"], last["check"], last["culprit_ranks"]), (case.verdict, case.check, case.culprits), said)
         self.assertNotEqual(last["confidence"], "confirmed", said)
         self.assertLessEqual(set(case.signs), {sign["check"] for sign in last["signs"]}, said)
