@@ -6,6 +6,11 @@
 #include <system_error>
 
 namespace gordian::cli {
+namespace {
+
+constexpr char kShim[] = "libgordian_interpose.so";
+
+}  // namespace
 
 InstallPaths FindInstallPaths() {
   namespace fs = std::filesystem;
@@ -13,15 +18,19 @@ InstallPaths FindInstallPaths() {
   InstallPaths paths;
   paths.executable = fs::read_symlink("/proc/self/exe", error).string();
   const char* given = getenv("GORDIAN_LIB_DIR");
-  fs::path lib = given != nullptr && *given != '\0'
-                     ? fs::path(given)
-                     : fs::path(paths.executable).parent_path().parent_path() / "lib";
+  const fs::path prefix = fs::path(paths.executable).parent_path().parent_path();
+  fs::path lib = prefix / GORDIAN_INSTALLED_LIB;
+  if (given != nullptr && *given != '\0') {
+    lib = given;
+  } else if (!fs::exists(lib / kShim, error)) {
+    lib = prefix / "lib";
+  }
   const fs::path resolved = fs::weakly_canonical(lib, error);
   if (!error) {
     lib = resolved;
   }
   paths.lib_dir = lib.string();
-  paths.shim = (lib / "libgordian_interpose.so").string();
+  paths.shim = (lib / kShim).string();
   paths.python = (lib / "python").string();
   paths.runtime = (lib / "libgordian_runtime.so").string();
   paths.runtime_cuda = (lib / "libgordian_runtime_cuda.so").string();

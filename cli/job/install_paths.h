@@ -7,8 +7,10 @@
 namespace gordian::cli {
 
 struct InstallPaths {
-  std::string executable;    // of gordian itself
-  std::string lib_dir;       // GORDIAN_LIB_DIR, else <executable>/../../lib
+  std::string executable;  // of gordian itself
+  // GORDIAN_LIB_DIR, else of an installation <prefix>/lib/gordian (or where the package's LIBDIR is),
+  // else of a build lib/ beside bin/.
+  std::string lib_dir;
   std::string shim;          // <lib_dir>/libgordian_interpose.so
   std::string python;        // <lib_dir>/python: the front end for PyTorch
   std::string emulator_dir;  // <lib_dir>/emulator

@@ -1,0 +1,128 @@
+"""`cmake --install`: what a user gets works from any folder, and is nothing but the files that are listed here.
+
+  install.py BUILD
+"""
+import json
+import os
+import re
+import shutil
+import subprocess
+
+from cli_testing import BUILD, JOB, CliTest, clean_environment, main
+
+PYTHON = ["sitecustomize.py"] + ["gordian_torch/" + name for name in (
+    "__init__.py", "front_end.py", "groups.py", "names.py", "operations.py", "shim.py", "sites.py")]
+EMULATED = ["libcuda.so", "libcuda.so.1", "libcudart.so", "libcudart.so.13", "libnccl.so", "libnccl.so.2"]
+FILES = ({"bin/gordian", "include/gordian/runtime.h", "LIB/pkgconfig/gordian-runtime.pc",
+          "LIB/gordian/libgordian_interpose.so", "LIB/gordian/libgordian_runtime.so", "share/doc/gordian/README.md",
+          "share/doc/gordian/LICENSE"}
+         | {"LIB/gordian/python/" + name for name in PYTHON} | {"LIB/gordian/emulator/" + name for name in EMULATED})
+# Where the build has what they need.
+OPTIONAL = {"bin/gordian-measure-collectives", "share/doc/gordian/copyright.jemalloc", "LIB/gordian/libgordian_runtime_cuda.so"}
+
+USER = """
+#include <gordian/runtime.h>
+#include <stdio.h>
+int main() {
+  int version = 0;
+  if (grtGetVersion(&version) != grtSuccess) return 1;
+  printf("%d\\n", version);
+  return 0;
+}
+"""
+
+
+class Install(CliTest):
+    def installed(self):
+        """The folder that holds a new installation, moved from where it was made."""
+        made, prefix = self.path("made"), self.path("somewhere/else")
+        done = subprocess.run(["cmake", "--install", BUILD, "--prefix", made, "--strip"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        os.makedirs(os.path.dirname(prefix))
+        os.rename(made, prefix)
+        return prefix
+
+    def run_installed(self, prefix, *arguments, **variables):
+        return subprocess.run([os.path.join(prefix, "bin", "gordian"), *arguments], env=clean_environment(**variables), cwd=self.work,
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+
+    def library_folder(self, prefix):
+        """LIB of FILES: lib, lib64 or lib/x86_64-linux-gnu."""
+        found = [os.path.relpath(folder, prefix) for folder, _, files in os.walk(prefix) if "gordian-runtime.pc" in files]
+        self.assertEqual(len(found), 1, found)
+        return os.path.dirname(found[0])
+
+    def test_it_is_the_files_that_are_listed(self):
+        prefix = self.installed()
+        library = self.library_folder(prefix)
+        found = {os.path.relpath(os.path.join(folder, name), prefix) for folder, _, files in os.walk(prefix) for name in files}
+        wanted = {name.replace("LIB", library) for name in FILES}
+        optional = {name.replace("LIB", library) for name in OPTIONAL}
+        self.assertEqual(found - optional, wanted)
+
+    def test_nothing_in_it_points_to_where_it_was_built(self):
+        prefix = self.installed()
+        for folder, _, files in os.walk(prefix):
+            for name in files:
+                path = os.path.join(folder, name)
+                with open(path, "rb") as f:
+                    if f.read(4) != b"\x7fELF":
+                        continue
+                dynamic = subprocess.run(["readelf", "-d", path], capture_output=True, text=True, check=True).stdout
+                for run_path in re.findall(r"\((?:RUNPATH|RPATH)\).*\[(.*)\]", dynamic):
+                    self.assertTrue(all(part.startswith("$ORIGIN") for part in run_path.split(":")), f"{path}: {run_path}")
+
+    def test_its_allocator_is_in_the_program_alone(self):
+        prefix = self.installed()
+        for folder, _, files in os.walk(prefix):
+            for name in files:
+                path = os.path.join(folder, name)
+                with open(path, "rb") as f:
+                    if f.read(4) != b"\x7fELF":
+                        continue
+                symbols = subprocess.run(["nm", "-D", "--defined-only", path], capture_output=True, text=True, check=True).stdout
+                defined = {line.split()[2].split("@")[0] for line in symbols.splitlines()} & {"malloc", "free", "mallocx", "_Znwm"}
+                if name == "gordian":
+                    self.assertLessEqual({"malloc", "free", "_Znwm"}, defined)
+                else:
+                    self.assertEqual(defined, set(), path)
+
+    def test_the_jobs_settings_of_its_allocator_are_not_gordians(self):
+        prefix = self.installed()
+        done = self.run_installed(prefix, "version", MALLOC_CONF="stats_print:true,narenas:1,prof:true,nonsense:1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("jemalloc statistics", done.stderr)
+
+    def test_a_hang_is_found_from_there(self):
+        self.need(JOB)
+        prefix = self.installed()
+        for twin in ([], ["--twin"]):
+            with self.subTest(twin=bool(twin)):
+                session = self.path("session" + "".join(twin))
+                done = self.run_installed(prefix, "run", "--emulator", "--on-verdict", "kill", "--session", session, "--", JOB,
+                                          "inversion_one_stream", *twin)
+                verdict = self.verdict(session)
+                if twin:
+                    self.assertEqual((done.returncode, verdict["verdict"]), (0, "finished"), done.stderr)
+                else:
+                    self.assertEqual((verdict["verdict"], verdict["confidence"]), ("deadlock", "confirmed"), done.stderr)
+        shim = json.loads(self.run_installed(prefix, "env", "--json").stdout)["LD_PRELOAD"]
+        self.assertTrue(shim.startswith(prefix + "/"), shim)
+        checks = {check["name"]: check for check in json.loads(self.run_installed(prefix, "doctor", "--json").stdout)["checks"]}
+        self.assertEqual((checks["shim"]["state"], checks["emulator"]["state"]), ("ok", "ok"), checks)
+
+    def test_a_program_uses_the_runtime_by_pkg_config(self):
+        if shutil.which("pkg-config") is None or shutil.which("cc") is None:
+            self.skipTest("needs pkg-config and cc")
+        prefix = self.installed()
+        folder = os.path.join(prefix, self.library_folder(prefix), "pkgconfig")
+        flags = subprocess.run(["pkg-config", "--cflags", "--libs", "gordian-runtime"], capture_output=True, text=True,
+                               env=dict(os.environ, PKG_CONFIG_PATH=folder), check=True).stdout.split()
+        source = self.write("user.c", USER)
+        subprocess.run(["cc", source, "-o", self.path("user"), *flags], check=True)
+        done = subprocess.run([self.path("user")], capture_output=True, text=True, check=True)
+        self.assertGreater(int(done.stdout), 0)
+
+
+if __name__ == "__main__":
+    main()
