@@ -52,6 +52,15 @@ class Install(CliTest):
         self.assertEqual(len(found), 1, found)
         return os.path.dirname(found[0])
 
+    def programs(self, prefix):
+        """Path and name of each program and library."""
+        for folder, _, files in os.walk(prefix):
+            for name in files:
+                path = os.path.join(folder, name)
+                with open(path, "rb") as f:
+                    if f.read(4) == b"\x7fELF":
+                        yield path, name
+
     def test_it_is_the_files_that_are_listed(self):
         prefix = self.installed()
         library = self.library_folder(prefix)
@@ -62,30 +71,20 @@ class Install(CliTest):
 
     def test_nothing_in_it_points_to_where_it_was_built(self):
         prefix = self.installed()
-        for folder, _, files in os.walk(prefix):
-            for name in files:
-                path = os.path.join(folder, name)
-                with open(path, "rb") as f:
-                    if f.read(4) != b"\x7fELF":
-                        continue
-                dynamic = subprocess.run(["readelf", "-d", path], capture_output=True, text=True, check=True).stdout
-                for run_path in re.findall(r"\((?:RUNPATH|RPATH)\).*\[(.*)\]", dynamic):
-                    self.assertTrue(all(part.startswith("$ORIGIN") for part in run_path.split(":")), f"{path}: {run_path}")
+        for path, _ in self.programs(prefix):
+            dynamic = subprocess.run(["readelf", "-d", path], capture_output=True, text=True, check=True).stdout
+            for run_path in re.findall(r"\((?:RUNPATH|RPATH)\).*\[(.*)\]", dynamic):
+                self.assertTrue(all(part.startswith("$ORIGIN") for part in run_path.split(":")), f"{path}: {run_path}")
 
     def test_its_allocator_is_in_the_program_alone(self):
         prefix = self.installed()
-        for folder, _, files in os.walk(prefix):
-            for name in files:
-                path = os.path.join(folder, name)
-                with open(path, "rb") as f:
-                    if f.read(4) != b"\x7fELF":
-                        continue
-                symbols = subprocess.run(["nm", "-D", "--defined-only", path], capture_output=True, text=True, check=True).stdout
-                defined = {line.split()[2].split("@")[0] for line in symbols.splitlines()} & {"malloc", "free", "mallocx", "_Znwm"}
-                if name == "gordian":
-                    self.assertLessEqual({"malloc", "free", "_Znwm"}, defined)
-                else:
-                    self.assertEqual(defined, set(), path)
+        for path, name in self.programs(prefix):
+            symbols = subprocess.run(["nm", "-D", "--defined-only", path], capture_output=True, text=True, check=True).stdout
+            defined = {line.split()[2].split("@")[0] for line in symbols.splitlines()} & {"malloc", "free", "mallocx", "_Znwm"}
+            if name == "gordian":
+                self.assertLessEqual({"malloc", "free", "_Znwm"}, defined)
+            else:
+                self.assertEqual(defined, set(), path)
 
     def test_the_jobs_settings_of_its_allocator_are_not_gordians(self):
         prefix = self.installed()

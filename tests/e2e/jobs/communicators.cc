@@ -195,27 +195,8 @@ std::vector<ncclComm_t> Children(ncclComm_t parent, int rank) {
   return children;
 }
 
-}  // namespace
-
-JOB(inversion_many_communicators, 2) {
-  cudaStream_t s = c.Stream();
-  const ncclComm_t dp = c.MakeComm("dp", c.All()), tp = c.MakeComm("tp", c.All());
-  Children(dp, c.rank);
-  c.Warm(dp, s);
-  c.Warm(tp, s);
-  c.Begin(s);
-  const bool departs = !c.twin && c.rank == c.nranks - 1;
-  c.AllReduce(departs ? tp : dp, s);
-  c.Sync(s);
-  c.AllReduce(departs ? dp : tp, s);
-  c.Sync(s);
-}
-
-// On communicators of which the shim's table knows nothing.
-JOB(inversion_late_communicators, 2) {
-  cudaStream_t s = c.Stream();
-  const std::vector<ncclComm_t> children = Children(c.World(), c.rank);
-  const ncclComm_t one = children[children.size() - 2], other = children.back();
+// The last rank issues the two in another order than the others, unless it is the twin.
+void OppositeOrders(job::Context& c, ncclComm_t one, ncclComm_t other, cudaStream_t s) {
   c.Warm(one, s);
   c.Warm(other, s);
   c.Begin(s);
@@ -224,6 +205,22 @@ JOB(inversion_late_communicators, 2) {
   c.Sync(s);
   c.AllReduce(departs ? one : other, s);
   c.Sync(s);
+}
+
+}  // namespace
+
+JOB(inversion_many_communicators, 2) {
+  cudaStream_t s = c.Stream();
+  const ncclComm_t dp = c.MakeComm("dp", c.All()), tp = c.MakeComm("tp", c.All());
+  Children(dp, c.rank);
+  OppositeOrders(c, dp, tp, s);
+}
+
+// On communicators of which the shim's table knows nothing.
+JOB(inversion_late_communicators, 2) {
+  cudaStream_t s = c.Stream();
+  const std::vector<ncclComm_t> children = Children(c.World(), c.rank);
+  OppositeOrders(c, children[children.size() - 2], children.back(), s);
 }
 
 namespace {

@@ -69,6 +69,7 @@ def main():
     globals()[kind](twin)
     dist.barrier()
     print(f"rank {dist.get_rank()} ends", flush=True)
+    dist.destroy_process_group()  # else PyTorch 1.13 now and then aborts when the interpreter ends
 
 
 if __name__ == "__main__":
