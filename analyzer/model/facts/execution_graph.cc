@@ -548,7 +548,8 @@ void ExecutionGraph::ApplyWork(Process& process, const CallRecord& record) {
   item.legacy = LegacyOrder(process, queue);
   if (work.kind == WorkKind::kHostFunction || work.kind == WorkKind::kGraphLaunch) {
     queue.host_code = std::max(queue.host_code, work.ordinal);
-    if (work.kind == WorkKind::kHostFunction) queue.host_function = queue.host_code;
+    if (work.kind == WorkKind::kHostFunction)
+      queue.host_function = std::max(queue.host_function, work.ordinal);
   }
   if (work.kind == WorkKind::kGraphLaunch) {
     return ApplyGraphLaunch(process, record, std::move(item));
