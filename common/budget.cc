@@ -16,7 +16,7 @@ constexpr int kMaxDepth = 16;           // more than our messages have
 constexpr uint64_t kTextBytes = 48;     // a string beside its text
 constexpr uint64_t kUnknownBytes = 32;  // a field that the type does not have
 
-// Of a message with so many fields.
+// Returns a bound on the memory that a message with so many fields takes.
 constexpr uint64_t BytesOf(int fields) { return 48 + 12 * static_cast<uint64_t>(fields); }
 
 // These fit, whatever they hold, as a chunk of a trace does: a message takes two bytes at least.

@@ -122,11 +122,13 @@ class Launch(CliTest):
                          JOBS, json.dumps(commands), env=environment(), stdout=subprocess.DEVNULL)
 
         def all_step():
-            done = self.gordian("status", self.path("s"), "--json")
-            seen = json.loads(done.stdout)["ranks"] if done.stdout else []
-            return len([rank for rank in seen if rank["nccl_calls"] > 10]) == 3 * len(jobs)
+            return len([rank for rank in self.ranks_in_status() if rank["nccl_calls"] > 10]) == 3 * len(jobs)
         self.assertTrue(wait_until(all_step, every=0.1), "not all ranks step")
         return run
+
+    def ranks_in_status(self):
+        done = self.gordian("status", self.path("s"), "--json")
+        return json.loads(done.stdout)["ranks"] if done.stdout else []
 
     def let_hang(self, *names):
         for name in names:
@@ -150,7 +152,7 @@ class Launch(CliTest):
             with open(f"/proc/{pid}/cmdline") as f:
                 self.assertIn(self.path("stuck"), f.read())
         self.let_hang("healthy")  # it ends
-        states = lambda: [r["state"] for r in json.loads(self.gordian("status", self.path("s"), "--json").stdout)["ranks"]]
+        states = lambda: [rank["state"] for rank in self.ranks_in_status()]
         self.assertTrue(wait_until(lambda: states().count("ended") == 3, every=0.1), states())
         self.assertEqual(self.verdict(self.path("s"))["culprit_ranks"], [2])
         for pid in said[1].split(", "):

@@ -178,7 +178,7 @@ TEST(StackMerge, EqualStacksAreOneAndTheCulpritsComeFirst) {
   EXPECT_EQ(folded[1].threads.size(), 5u);
 }
 
-// Of threads that make no call, one that waits for a lock may tell why no call comes.
+// A thread that waits for a lock may tell why it makes no call.
 TEST(StackMerge, AThreadThatWaitsForALockComesBeforeThoseThatTellNothing) {
   const auto order = [](const std::vector<F>& second) {
     v1::StacksTaken taken;
