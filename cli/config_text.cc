@@ -3,10 +3,13 @@
 #include <sys/stat.h>
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
+#include "common/json_text.h"
 #include "common/read_file.h"
 
 namespace gordian::cli {
@@ -14,7 +17,32 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kDeepest = 64;
+// Returns the most dots that one key of the TOML text has outside of quotes. The parser makes a table
+// of each part of a dotted key, and recurses as deep to destroy it; of brackets it has a bound.
+size_t MostDots(std::string_view text) {
+  size_t most = 0, dots = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"' || c == '\'') {
+      const std::string_view triple = c == '"' ? "\"\"\"" : "\'\'\'";
+      const std::string_view end = text.substr(i).starts_with(triple) ? triple : triple.substr(0, 1);
+      for (i += end.size(); i < text.size() && !text.substr(i).starts_with(end); ++i) {
+        if (c == '"' && text[i] == '\\') ++i;
+        if (end.size() == 1 && i < text.size() && text[i] == '\n') break;  // no text: an error
+      }
+      i += end.size() - 1;
+    } else if (c == '#') {
+      i = std::min(text.find('\n', i), text.size());
+      dots = 0;
+    } else if (c == '.') {
+      most = std::max(most, ++dots);
+    } else if (c == '\n' || c == '=' || c == ',' || c == '{') {
+      dots = 0;
+    }
+  }
+  return most;
+}
+constexpr size_t kMostDots = 16;
 
 json FromToml(const toml::node& node) {
   if (const toml::table* table = node.as_table()) {
@@ -59,6 +87,10 @@ bool LooksLikeToml(const std::string& text, const std::string& name) {
 
 StatusOr<json> ParseConfigText(const std::string& text, const std::string& name) {
   if (LooksLikeToml(text, name)) {
+    if (MostDots(text) > kMostDots) {
+      return Status::InvalidArgument(name + ": a key has more than " + std::to_string(kMostDots) +
+                                     " dots");
+    }
     try {
       return FromToml(toml::parse(text));
     } catch (const toml::parse_error& error) {
@@ -66,25 +98,12 @@ StatusOr<json> ParseConfigText(const std::string& text, const std::string& name)
                                      ": " + std::string(error.description()));
     }
   }
-  // The error path and the destructor of deeper values would recurse just as deep and overflow the
-  // stack.
-  std::string key;
-  bool too_deep = false;
-  const auto look = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (event == json::parse_event_t::key && depth == 1 && !too_deep) {
-      key = parsed.get<std::string>();
-    }
-    too_deep |= depth > kDeepest;
-    return depth <= kDeepest;
-  };
+  if (NestsTooDeep(text)) {
+    return Status::InvalidArgument(name + ": lists and objects are nested more than " +
+                                   std::to_string(kMostNesting) + " deep");
+  }
   try {
-    json document = json::parse(text, look);
-    if (too_deep) {
-      return Status::InvalidArgument(name + ": " + (key.empty() ? "" : key + ": ") +
-                                     "lists and objects are nested more than " +
-                                     std::to_string(kDeepest) + " deep");
-    }
-    return document;
+    return json::parse(text);
   } catch (const json::exception& error) {  // a number that no double holds is no parse_error
     const std::string what = error.what();
     size_t at = what.find("at line");  // behind the library's own prefix

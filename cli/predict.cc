@@ -21,6 +21,8 @@
 #include "cli/predict_sarif.h"
 #include "cli/verbs.h"
 #include "cli/verify_tools.h"
+#include "common/json_text.h"
+#include "common/read_file.h"
 #include "common/status.h"
 #include "replayer/predict/recorded_orders.h"
 #include "replayer/record/buffers.h"
@@ -202,8 +204,9 @@ nlohmann::ordered_json ToJson(const Prediction& prediction) {
 StatusOr<KnownSites> ReadBaseline(const std::string& path) {
   KnownSites known;
   if (path.empty()) return known;
-  std::ifstream file(path);
-  const nlohmann::json json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  const StatusOr<std::string> text = ReadWholeFile(path);
+  GORDIAN_RETURN_IF_ERROR(text.status());
+  const auto json = ParseJson<nlohmann::json>(*text);
   const auto wrong = Status::InvalidArgument(path + " is no output of gordian predict --json");
   if (!json.is_object() || json.value("schema", nlohmann::json()) != kSchema) return wrong;
   const nlohmann::json none = nlohmann::json::array();

@@ -10,6 +10,7 @@
 
 #include "analyzer/session/session_files.h"
 #include "common/clock.h"
+#include "common/json_text.h"
 #include "common/read_file.h"
 
 namespace gordian::analyzer {
@@ -24,7 +25,7 @@ StatusOr<JobManifest> ReadJobManifest(const std::string& folder) {
   const std::string path = folder + "/" + kManifestFile;
   const StatusOr<std::string> text = ReadWholeFile(path);
   if (!text.ok()) return Status::NotFound(text.status().message());
-  const auto json = nlohmann::ordered_json::parse(*text, nullptr, false);
+  const auto json = ParseJson<nlohmann::ordered_json>(*text);
   JobManifest manifest;
   if (!json.is_object() || !json.contains("schema") || json["schema"] != kJobSchema ||
       !json.contains("job") || !json["job"].is_string()) {

@@ -10,6 +10,7 @@
 
 #include "analyzer/stacks/stack_merge.h"
 #include "common/clock.h"
+#include "common/json_text.h"
 #include "common/read_file.h"
 
 namespace gordian::analyzer {
@@ -464,7 +465,7 @@ SiteResolver VerdictDocument::sites() const {
 }
 
 StatusOr<VerdictDocument> ParseVerdict(std::string_view text) {
-  const json document = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto document = ParseJson<json>(text);
   if (document.is_discarded()) return Status::DataLoss("not JSON");
   if (!document.is_object()) return Status::DataLoss("not a JSON object");
   VerdictDocument out;
@@ -511,7 +512,7 @@ StatusOr<VerdictDocument> ParseVerdict(std::string_view text) {
 uint64_t RecordedRevision(const std::string& path) {
   const StatusOr<std::string> text = ReadWholeFile(path);
   if (!text.ok()) return 0;
-  const json document = json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  const auto document = ParseJson<json>(*text);
   if (!document.is_object()) return 0;
   const auto found = document.find("revision");
   return found != document.end() && found->is_number_unsigned() ? found->get<uint64_t>() : 0;

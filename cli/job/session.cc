@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "cli/output.h"
+#include "common/json_text.h"
 #include "common/read_file.h"
 
 namespace gordian::cli {
@@ -147,7 +148,7 @@ StatusOr<nlohmann::ordered_json> ReadManifest(const std::string& session_dir) {
   if (!text.ok()) {
     return Status::NotFound("no session in " + session_dir + " (" + text.status().message() + ")");
   }
-  nlohmann::ordered_json json = nlohmann::ordered_json::parse(*text, nullptr, false);
+  auto json = ParseJson<nlohmann::ordered_json>(*text);
   if (!json.is_object()) {
     return Status::DataLoss(path + " is no manifest of a session");
   }

@@ -17,6 +17,7 @@
 #include "cli/job/job_identity.h"
 #include "cli/job/session.h"
 #include "cli/output.h"
+#include "common/json_text.h"
 #include "gordian/v1/analysis.grpc.pb.h"
 
 namespace gordian::cli {
@@ -50,7 +51,7 @@ std::string TextOf(const nlohmann::ordered_json& json, const char* key) {
 }
 
 StatusOr<nlohmann::ordered_json> ParseStatus(const std::string& text) {
-  auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  auto json = ParseJson<nlohmann::ordered_json>(text);
   if (!json.is_object() || TextOf(json, "schema") != analyzer::kStatusSchema) {
     return Status::DataLoss(std::string("the answer is not of schema ") + analyzer::kStatusSchema +
                             ": run the same version of gordian here and there");

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Traces and dumps of less than 1 MB that expand, or stand for, more than any job: none costs `gordian analyze` more than
-256 MiB or 5 s, and what is refused is refused in one line.
+"""Files of less than 1 MB that expand, or stand for, more than any job: traces, dumps, sessions, tables, configurations.
+None costs the verb that reads it more than 256 MiB or 5 s, and what is refused is refused in one line.
 
   bombs.py BUILD_FOLDER [--figures]
 
@@ -156,8 +156,48 @@ PICKLES = {
     "deep JSON": b'{"entries":' + b"[" * 900_000,
     "JSON of lists": b'{"entries":[' + b"[]," * 330_000 + b"0]}",
 }
-FILES = {name: ("trace.gtrace", lambda make=make: b"GTRACE1\n" + frame(HEADER) + make()) for name, make in BOMBS.items()}
-FILES |= {name: ("nccl_trace_rank_0", lambda bytes_=bytes_: bytes_) for name, bytes_ in PICKLES.items()}
+DEEP = b"[" * 400_000 + b"]" * 400_000
+DEEP_OBJECTS = b'{"a":' * 150_000 + b"1" + b"}" * 150_000
+
+
+def verdict(more):
+    return b'{"schema":"gordian.verdict.v1","verdict":"deadlock",' + more + b"}"
+
+
+# Each: the file, what is in it, and the arguments of gordian, of which FILE becomes its path and FOLDER that of its folder.
+SESSION_FILES = {
+    "a deep manifest": ("manifest.json", b'{"ring_dir":"/x","ranks":' + DEEP + b"}"),
+    "a manifest of objects": ("manifest.json", b'{"ring_dir":"/x","ranks":' + DEEP_OBJECTS + b"}"),
+    "a manifest of lists": ("manifest.json", b'{"ring_dir":[' + b"[]," * 330_000 + b"0]}"),
+    "a deep verdict": ("verdict.json", verdict(b'"findings":' + DEEP)),
+    "a verdict of findings": ("verdict.json", verdict(b'"findings":[' + b"{}," * 330_000 + b"{}]")),
+}
+OTHERS = {
+    "a deep table": ("a.json", b'{"buckets":' + DEEP + b"}", ["plan", "FILE"]),
+    "a table of nothings": ("a.json", b'{"buckets":[' + b"{}," * 330_000 + b"{}]}", ["plan", "FILE"]),
+    "a table of rows": ("a.csv", b"forward_us,backward_us,comm_us,elements\n" + b"1,1,1,1\n" * 100_000,
+                        ["plan", "FILE"]),
+    "a table of many ranks": ("a.json", b'{"ranks":[' + b"[]," * 330_000 + b"[]]}", ["plan", "FILE"]),
+    "a table of buckets": ("a.json", b'{"buckets":[' + b'{"forward_us":1,"backward_us":1,"comm_us":1},' * 20_000 +
+                           b'{"forward_us":1,"backward_us":1,"comm_us":1}]}', ["plan", "FILE"]),
+    "a table of one row": ("a.csv", b"name," * 200_000, ["plan", "FILE"]),
+    "a deep configuration": ("a.json", DEEP, ["simulate", "FILE"]),
+    "a sweep": ("a.json", b"[" + b"{}," * 330_000 + b"{}]", ["simulate", "FILE"]),
+    "a deep baseline": ("a.json", b'{"schema":"gordian.predict.v1","predicted":' + DEEP + b"}",
+                        ["predict", "--baseline", "FILE", "FILE"]),
+    "a TOML of dotted keys in lists": ("a.toml", b"a=" + b"[{" + b"a.a={" * 150 + b"a=1" + b"}" * 151 + b"]",
+                                       ["simulate", "FILE"]),
+    "a deep TOML": ("a.toml", b"a=" + DEEP, ["simulate", "FILE"]),
+    "a TOML of tables": ("a.toml", b"".join(b"[t%d]\n" % i for i in range(100_000)), ["simulate", "FILE"]),
+    "a TOML of dotted keys": ("a.toml", b"a" + b".a" * 400_000 + b"=1", ["simulate", "FILE"]),
+}
+FILES = {name: ("trace.gtrace", lambda make=make: b"GTRACE1\n" + frame(HEADER) + make(), ["analyze", "FILE"])
+         for name, make in BOMBS.items()}
+FILES |= {name: ("nccl_trace_rank_0", lambda bytes_=bytes_: bytes_, ["analyze", "FILE"])
+          for name, bytes_ in PICKLES.items()}
+FILES |= {f"{name}, {verb}": (file, lambda bytes_=bytes_: bytes_, [verb, "FOLDER"])
+          for name, (file, bytes_) in SESSION_FILES.items() for verb in ("explain", "status", "analyze")}
+FILES |= {name: (file, lambda bytes_=bytes_: bytes_, arguments) for name, (file, bytes_, arguments) in OTHERS.items()}
 
 
 def slowness():
@@ -168,10 +208,11 @@ def slowness():
     return max(1.0, (time.monotonic() - started) / usual_s) if blocks else 1.0
 
 
-def analyze(gordian, path):
+def run(gordian, arguments, path):
     """Exit code, bytes at the most, seconds, what it said."""
+    places = {"FILE": path, "FOLDER": os.path.dirname(path)}
     begin = time.monotonic()
-    child = subprocess.Popen([gordian, "analyze", path], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    child = subprocess.Popen([gordian, *(places.get(word, word) for word in arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30)))
     said = child.stdout.read()
     _, status, usage = os.wait4(child.pid, 0)
@@ -183,13 +224,13 @@ def main():
     gordian = os.path.join(os.path.abspath(sys.argv[1]), "bin", "gordian")
     figures = "--figures" in sys.argv
     failed, worst_bytes, worst_seconds, slow = 0, 0, 0.0, slowness()
-    with tempfile.TemporaryDirectory(prefix="gordian-bombs-") as work:
-        for name, (file, make) in FILES.items():
+    for name, (file, make, arguments) in FILES.items():
+        with tempfile.TemporaryDirectory(prefix="gordian-bombs-") as work:
             path = os.path.join(work, file)
             contents = make()
             with open(path, "wb") as f:
                 f.write(contents)
-            code, taken, seconds, said = analyze(gordian, path)
+            code, taken, seconds, said = run(gordian, arguments, path)
             wrong = []
             if len(contents) > FILE_BYTES:
                 wrong.append(f"the test is wrong: {len(contents)} bytes")

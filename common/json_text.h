@@ -1,0 +1,44 @@
+// Parses JSON that others wrote.
+#ifndef GORDIAN_COMMON_JSON_TEXT_H_
+#define GORDIAN_COMMON_JSON_TEXT_H_
+
+#include <cstddef>
+#include <string_view>
+
+namespace gordian {
+
+// No file or answer of gordian nests deeper. To copy or print a value recurses as deep as it nests,
+// so a file of brackets alone would overflow the stack.
+inline constexpr size_t kMostNesting = 64;
+
+// Whether lists and objects of `json` nest deeper than kMostNesting. Any bytes.
+constexpr bool NestsTooDeep(std::string_view json) {
+  size_t depth = 0;
+  bool in_text = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (in_text) {
+      if (c == '\\') ++i;
+      in_text = c != '"';
+    } else if (c == '"') {
+      in_text = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kMostNesting) return true;
+    } else if ((c == ']' || c == '}') && depth > 0) {
+      --depth;
+    }
+  }
+  return false;
+}
+
+// `Json` is nlohmann::json or nlohmann::ordered_json. The value is_discarded() if `text` is no JSON
+// or nests too deep; throws nothing.
+template <typename Json>
+Json ParseJson(std::string_view text) {
+  if (NestsTooDeep(text)) return Json(Json::value_t::discarded);
+  return Json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
+}  // namespace gordian
+
+#endif  // GORDIAN_COMMON_JSON_TEXT_H_
