@@ -1,16 +1,30 @@
 #include "cli/config_text.h"
 
 #include <sys/stat.h>
-#include <toml++/toml.h>
 
 #include <algorithm>
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <string_view>
 
 #include "common/json_text.h"
 #include "common/read_file.h"
+
+namespace gordian::cli {
+namespace {
+
+[[noreturn]] void RefuseToml(const char*) { throw std::invalid_argument("malformed"); }
+
+}  // namespace
+}  // namespace gordian::cli
+
+// Some malformed texts break what the parser asserts of itself. Without assertions it would take
+// them for impossible, so these are errors in every build.
+#undef NDEBUG
+#define TOML_ASSERT(expr) ((expr) ? static_cast<void>(0) : ::gordian::cli::RefuseToml(#expr))
+#include <toml++/toml.h>
 
 namespace gordian::cli {
 namespace {
@@ -96,6 +110,8 @@ StatusOr<json> ParseConfigText(const std::string& text, const std::string& name)
     } catch (const toml::parse_error& error) {
       return Status::InvalidArgument(name + ": line " + std::to_string(error.source().begin.line) +
                                      ": " + std::string(error.description()));
+    } catch (const std::invalid_argument& error) {
+      return Status::InvalidArgument(name + ": not TOML: " + error.what());
     }
   }
   if (NestsTooDeep(text)) {

@@ -13,6 +13,9 @@ void FuzzTraceReader(const uint8_t* data, size_t bytes);
 void FuzzRingFile(const uint8_t* data, size_t bytes);
 void FuzzFlightDump(const uint8_t* data, size_t bytes);
 void FuzzNcclReport(const uint8_t* data, size_t bytes);
+void FuzzAnalysis(const uint8_t* data, size_t bytes);
+void FuzzTraceContents(const uint8_t* data, size_t bytes);
+void FuzzText(const uint8_t* data, size_t bytes);
 
 }  // namespace gordian::fuzz
 

@@ -8,7 +8,8 @@ cd "$(dirname "$0")/../.."
 seconds=${1:?seconds for each fuzzer}
 cmake -S . -B build/fuzz -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_COMPILER=clang++ \
   -DCMAKE_C_COMPILER=clang -DGORDIAN_SANITIZE=address,fuzzer-no-link >build/fuzz.configure.log
-fuzzers=(ring_file_fuzzer trace_reader_fuzzer flight_dump_fuzzer nccl_report_fuzzer)
+fuzzers=(ring_file_fuzzer trace_reader_fuzzer flight_dump_fuzzer nccl_report_fuzzer analysis_fuzzer
+  trace_contents_fuzzer text_fuzzer)
 cmake --build build/fuzz --target "${fuzzers[@]}"
 failed=0
 for fuzzer in "${fuzzers[@]}"; do
