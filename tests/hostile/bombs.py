@@ -17,25 +17,11 @@ import tempfile
 import time
 import zlib
 
+from wire import field, number
+
 MOST_BYTES = 256 << 20
 MOST_SECONDS = 5
 FILE_BYTES = 1 << 20
-
-
-def varint(value):
-    out = b""
-    while value > 127:
-        out += bytes([value & 127 | 128])
-        value >>= 7
-    return out + bytes([value])
-
-
-def number(field, value):
-    return varint(field << 3) + varint(value)
-
-
-def field(field, contents):
-    return varint(field << 3 | 2) + varint(len(contents)) + contents
 
 
 def zstd():

@@ -3,11 +3,18 @@
 
   peers.py BUILD_FOLDER [CASE...]
 """
+import contextlib
 import os
+import random
+import socket
+import struct
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
+from raw_peer import Stream, streams_for
+from wire import field, number, varint
 from fleet_testing import BUILD, NODES, Job, clean_environment, expect, main, steps_go_on, wait_for
 
 
@@ -56,7 +63,6 @@ def elsewhere(case):
 
 def own_address():
     """One of this machine's that is not its loopback's."""
-    import socket
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         try:
             s.connect(("192.0.2.1", 9))  # sends nothing
@@ -65,7 +71,120 @@ def own_address():
             return socket.gethostname()
 
 
-CASES = [stranger, elsewhere]
+def hello(job, node):
+    version = subprocess.run([BUILD.gordian, "version"], capture_output=True, text=True).stdout.split()[1]
+    return field(1, number(1, PROTOCOL) + field(2, version.encode()) + field(9, job.encode()) + field(10, node.encode()) +
+                 varint(11 << 3 | 1) + struct.pack("<Q", random.getrandbits(64) | 1))
+
+
+def resident(pid):
+    with open(f"/proc/{pid}/status") as f:
+        return next(int(line.split()[1]) << 10 for line in f if line.startswith("VmRSS"))
+
+
+def beside(case, attack):
+    """A job of two nodes goes on, and its deadlock is proven, while `attack` is made on the server."""
+    server = case.server()
+    job = Job(case, "a", f"127.0.0.1:{server.port}", "steady_then_inversion")
+    steps_go_on(server, job)
+    with contextlib.ExitStack() as at_end:
+        attack(server, at_end)
+        expect(server.process.poll() is None, "the server ended:", server.said())
+        steps_go_on(server, job)
+        job.tell()
+        codes = job.wait()
+        expect(codes == [137] * NODES, "exit codes", codes)
+        verdict = server.verdict("a")
+        expect((verdict["verdict"], verdict["confidence"]) == ("deadlock", "confirmed"), verdict["summary"])
+    most = resident(server.process.pid)
+    print(f"the server holds {most >> 20} MiB")
+    expect(most < MOST_BYTES, f"the server holds {most >> 20} MiB")
+
+
+def garbage(case):
+    """Bytes that are no HTTP/2, no gRPC or no message of ours, on many connections, some of which stay open."""
+    def attack(server, at_end):
+        random.seed(29)
+        openings = [b"", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", Stream.PREFACE]
+        for i in range(400 if BUILD.long else 120):
+            s = socket.create_connection(("127.0.0.1", server.port))
+            s.settimeout(5)
+            try:
+                s.sendall(openings[i % 4] + random.randbytes(random.randrange(1, 20_000)))
+            except OSError:
+                pass  # refused in the middle
+            if i % 3 == 0:
+                at_end.callback(s.close)
+            else:
+                s.close()
+        streams = [Stream(server.port) for _ in range(40)]
+        for i, stream in enumerate(streams):
+            at_end.callback(stream.close)
+            if i % 4 == 0:
+                stream.message(random.randbytes(10_000))
+            elif i % 4 == 1:  # longer than any message may be, and never all there
+                stream.frame(Stream.DATA, 0, b"\0\xff\xff\xff\xff" + random.randbytes(1000))
+            elif i % 4 == 2:
+                stream.message(hello("a", f"g{i}"))
+                stream.message(field(2, random.randbytes(10_000)))
+            else:
+                stream.frame(random.randrange(256), random.randrange(256), random.randbytes(500), stream=random.randrange(5))
+        streams_for(streams, 3)
+        with open(os.path.join(server.folder("a"), "manifest.json")) as f:
+            expect('"g2"' in f.read(), "no peer joined the job")
+    beside(case, attack)
+
+
+def greedy(case):
+    """Peers that send as much as they can, of jobs of their own, and peers that never read what they are told."""
+    def attack(server, at_end):
+        streams = [Stream(server.port, reads=i % 4 != 0) for i in range(48)]
+        sent = [0] * len(streams)
+        for i, stream in enumerate(streams):
+            at_end.callback(stream.close)
+            stream.message(hello(f"greedy{i % 8}", f"g{i}"))
+        state = field(10, number(1, 1) + number(2, 4))  # NodeState
+
+        def more():
+            for i, stream in enumerate(streams):
+                if len(stream.to_send) < 1 << 16:
+                    sent[i] += 1
+                    events = b"".join(field(2, state) for _ in range(20_000))
+                    stream.message(field(2, number(1, sent[i]) + events))
+        streams_for(streams, 10 if BUILD.long else 4, more)
+        joined = sum(os.path.isdir(server.folder(f"greedy{job}")) for job in range(8))
+        expect(joined == 8, f"the server knows {joined} of the peers' 8 jobs:", server.said())
+        print(f"{sum(sent)} batches")
+    beside(case, attack)
+
+
+def slow(case):
+    """Peers that open a connection and say their first word one byte at a time, or nothing."""
+    def attack(server, at_end):
+        streams = []
+        for i in range(300):
+            s = socket.create_connection(("127.0.0.1", server.port))
+            s.setblocking(False)
+            at_end.callback(s.close)
+            streams.append(s)
+        word = Stream.PREFACE
+        for at in range(0, len(word) - 2):
+            for s in streams[::2]:
+                try:
+                    s.send(word[at:at + 1])
+                except OSError:
+                    pass
+            time.sleep(0.05)  # what makes them slow
+    beside(case, attack)
+
+
+PROTOCOL = 0  # of the hello; read from common/version.h by main's folder of sources
+MOST_BYTES = 512 << 20
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "common", "version.h")) as source:
+    for text in source:
+        if "kIngestProtocol" in text and "=" in text:
+            PROTOCOL = int(text.split("=")[1].strip(" ;\n"))
+CASES = [stranger, elsewhere, garbage, greedy, slow]
 
 if __name__ == "__main__":
     sys.exit(main(__doc__, CASES))
