@@ -1,5 +1,7 @@
 #include "cli/command_line.h"
 
+#include <spdlog/spdlog.h>
+
 #include <exception>
 #include <string>
 #include <vector>
@@ -72,6 +74,11 @@ int Dispatch(int argc, char** argv, std::span<const AddVerb> verbs) {
   } catch (const CLI::ParseError& error) {
     PrintError(ExplainParseError(app, error));
     return kExitUsage;
+  }
+  if (context.needs) {
+    if (const Status status = KeepOnly(*context.needs); !status.ok()) {
+      spdlog::info("{}", status.message());
+    }
   }
   return context.chosen();
 }

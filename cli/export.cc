@@ -120,6 +120,7 @@ void AddExportVerb(CLI::App& app, VerbContext* context) {
       "         gordian export latest -f dot | dot -Tsvg >waits.svg");
   verb->callback([=] {
     flags->last_given = last->count() > 0;
+    context->needs = Needs{};
     context->chosen = [=] { return Export(*flags); };
   });
 }

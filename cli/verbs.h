@@ -5,9 +5,12 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "cli/least_power.h"
 
 namespace gordian::cli {
 
@@ -21,6 +24,7 @@ inline constexpr int kExitNotFound = 127;
 
 struct VerbContext {
   std::function<int()> chosen;       // set by the verb on the command line
+  std::optional<Needs> needs;        // set by it, too: what it keeps; none: everything
   std::vector<std::string> command;  // the words after "--"
   bool has_command_mark = false;     // there was a "--"
 };

@@ -32,14 +32,18 @@ void NameNodes(const std::vector<NodeOfJob>& nodes, const std::string& host,
   for (model::Finding& finding : verdict->findings) name(&finding);
 }
 
-void NoteDropped(uint64_t dropped, model::Verdict* verdict) {
-  if (dropped == 0) return;
-  // They may have held a problem.
+void NoteUnseen(const std::vector<std::string>& notes, model::Verdict* verdict) {
+  if (notes.empty()) return;
   model::Finding& main = verdict->main;
   if (!model::SaysTrouble(main.verdict) && main.confidence == model::Confidence::kConfirmed) {
     main.confidence = model::Confidence::kSuspected;
   }
-  AddNotes({fmt::format("{} malformed events, which the analyzer skipped", dropped)}, verdict);
+  AddNotes(notes, verdict);
+}
+
+void NoteDropped(uint64_t dropped, model::Verdict* verdict) {
+  if (dropped == 0) return;
+  NoteUnseen({fmt::format("{} malformed events, which the analyzer skipped", dropped)}, verdict);
 }
 
 }  // namespace gordian::analyzer

@@ -409,7 +409,7 @@ class Analysis::Impl {
       verdict.main.advice.clear();
     }
     AddNotes(notes_, &verdict);
-    AddNotes(fleet_.Texts(), &verdict);
+    NoteUnseen(fleet_.Texts(), &verdict);
     NameNodes(fleet_.Nodes(), host_, &verdict);
     NoteDropped(events_.dropped(), &verdict);
     signs_.AddTo(model_, &verdict);

@@ -94,7 +94,7 @@ StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOpt
   if (observer != nullptr) observer->AtEnd(model, &call_sites);
 
   result.verdict = model.Current();
-  AddNotes(fleet.Texts(), &result.verdict);
+  NoteUnseen(fleet.Texts(), &result.verdict);
   NameNodes(fleet.Nodes(), result.header.host(), &result.verdict);
   NoteDropped(events.dropped(), &result.verdict);
   if (!result.complete && !options.still_written) {

@@ -67,6 +67,7 @@ void AddAnalyzeVerb(CLI::App& app, VerbContext* context) {
   verb->add_flag("--json", flags->json, "As JSON (schema gordian.verdict.v1)");
   verb->footer(std::string(kExitCodes) + "Example: gordian analyze latest --json | jq .verdict");
   verb->callback([=] {
+    context->needs = Needs{};
     context->chosen = [=] { return Print(DecideAgain(flags->path), flags->json, false); };
   });
 }
@@ -82,7 +83,10 @@ void AddExplainVerb(CLI::App& app, VerbContext* context) {
       ->type_name("SESSION");
   verb->add_flag("--json", flags->json, "As JSON (schema gordian.verdict.v1)");
   verb->footer(std::string(kExitCodes) + "Example: gordian explain latest");
-  verb->callback([=] { context->chosen = [=] { return Explain(*flags); }; });
+  verb->callback([=] {
+    context->needs = Needs{};
+    context->chosen = [=] { return Explain(*flags); };
+  });
 }
 
 }  // namespace gordian::cli

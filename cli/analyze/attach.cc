@@ -422,7 +422,10 @@ void AddAttachVerb(CLI::App& app, VerbContext* context) {
       "gordian stops each thread for a moment to copy its stack, and resumes it.\n"
       "Exit code: 1 a suspicion; 2 no such process; 3 inconclusive.\n"
       "Example: gordian attach 4711");
-  verb->callback([=] { context->chosen = [=] { return Attach(*pid, *as_json); }; });
+  verb->callback([=] {
+    context->needs = Needs{.processes = true};
+    context->chosen = [=] { return Attach(*pid, *as_json); };
+  });
 }
 
 }  // namespace gordian::cli

@@ -296,7 +296,10 @@ void AddPlanVerb(CLI::App& app, VerbContext* context) {
   verb->footer(
       "Exit code: 0 a plan; 1 refused, with the reason; 2 unreadable input.\n"
       "Example: gordian plan latest --links 2 --baselines -o plan.json");
-  verb->callback([=] { context->chosen = [=] { return RunPlan(*flags); }; });
+  verb->callback([=] {
+    context->needs = Needs{};
+    context->chosen = [=] { return RunPlan(*flags); };
+  });
 }
 
 }  // namespace gordian::cli

@@ -272,7 +272,11 @@ void AddServeVerb(CLI::App& app, VerbContext* context) {
       "start.\n"
       "There is no encryption and no password: listen where only the job's nodes can connect.\n"
       "Example: gordian serve --listen 0.0.0.0:7411 --sessions /shared/gordian");
-  verb->callback([=] { context->chosen = [=] { return Serve(*flags); }; });
+  verb->callback([=] {
+    // What runs at a verdict may need what serve does not.
+    if (!flags->on_verdict) context->needs = Needs{.network = true};
+    context->chosen = [=] { return Serve(*flags); };
+  });
 }
 
 }  // namespace gordian::cli

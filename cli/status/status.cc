@@ -49,7 +49,10 @@ void AddStatusVerb(CLI::App& app, VerbContext* context) {
   AddStatusOptions(verb, &flags->from);
   verb->add_flag("--json", flags->json, "As JSON (schema gordian.status.v1)");
   verb->footer(std::string(kStatusExitCodes) + "Example: gordian status latest --json | jq .ranks");
-  verb->callback([=] { context->chosen = [=] { return ShowStatus(*flags); }; });
+  verb->callback([=] {
+    context->needs = Needs{.network = true};
+    context->chosen = [=] { return ShowStatus(*flags); };
+  });
 }
 
 }  // namespace gordian::cli

@@ -57,7 +57,13 @@ done
 run_once "hostile records" env GORDIAN_TEST_HOSTILE=20000 "$build/tests/server_analysis_test" --gtest_filter='Hostile*' --gtest_brief=1
 for part in 1 2 3 4 5; do
   run_once "hostile part $part" env GORDIAN_TEST_HOSTILE="$((10 * part))" python3 "$here/../hostile/neighbours.py" "$build"
-  run_once "hostile peers part $part" python3 "$here/../hostile/peers.py" "$build"
+  run_once "hostile peers part $part" python3 "$here/../hostile/peers.py" "$build" --long --repeat 1
+done
+# 200 kills of the server and of nodes, in parts.
+for part in 1 2 3 4 5; do
+  for case in server_of_a_job_that_runs server_of_a_job_that_hangs node; do
+    run_once "hostile kills $case part $part" python3 "$here/../hostile/kills.py" "$build" "$case" --long --repeat 10 --seed "$part"
+  done
 done
 # Random jobs against the theorem, in parts of two minutes.
 for part in 1 2 3 4 5; do

@@ -17,6 +17,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 from cli_testing import (EMULATOR, GORDIAN, JOB, CliTest, alive, clean_environment, is_guardian, job_below, main,
                          stat_fields, tree_below, wait_until)
+from fleet_testing import fill
 
 HANG = [JOB, "inversion_one_stream", "--ranks", "2"]
 TWIN = [*HANG, "--twin"]
@@ -302,6 +303,27 @@ class Files(Neighbours):
         done = self.gordian("explain", "s")
         self.assertEqual([c for c in done.stdout if c < " " and c != "\n" or "\x7f" <= c < "\xa0"], [], done.stdout)
         self.assertIn("31mb", done.stdout)
+
+
+class Power(Neighbours):
+    """Verbs that read what others wrote have given up what they do not need by then."""
+
+    def test_given_up_before_the_first_word(self):
+        self.gordian("run", "--emulator", "--session", "s", "--", *TWIN)
+        for arguments in (["analyze", "s"], ["explain", "s"], ["export", "s", "-f", "jsonl"], ["status", "s"],
+                          ["attach", str(os.getpid())]):
+            with self.subTest(arguments[0]):
+                ends = os.pipe()
+                fill(ends[1])  # its first word waits there
+                process = self.start(*arguments, stdout=ends[1])
+                os.close(ends[1])
+
+                def about():
+                    with open(f"/proc/{process.pid}/status") as f:
+                        return dict(line.split(":\t") for line in f.read().splitlines() if ":\t" in line)
+                self.assertTrue(wait_until(lambda: (about()["NoNewPrivs"], about()["Seccomp"]) == ("1", "2")), about())
+                os.close(ends[0])
+                process.wait(20)
 
 
 class Closing(Neighbours):
