@@ -9,6 +9,8 @@
 
 #include <algorithm>
 
+#include "common/utf8.h"
+
 namespace gordian::cli {
 namespace {
 
@@ -36,7 +38,14 @@ bool WriteAll(int fd, std::string_view text) {
 }
 
 void PrintError(std::string_view text) {
-  WriteAll(STDERR_FILENO, "gordian: " + std::string(text) + "\n");
+  std::string out = "gordian: ";
+  for (size_t at = 0; at <= text.size();) {  // texts of several lines are gordian's own
+    const size_t end = std::min(text.find('\n', at), text.size());
+    out += Printable(CleanUtf8(std::string(text.substr(at, end - at))));
+    out += '\n';
+    at = end + 1;
+  }
+  WriteAll(STDERR_FILENO, out);
 }
 
 void PrintNote(std::string_view text) { PrintError(text); }
@@ -72,28 +81,9 @@ int TerminalWidth(int fd) {
 std::string WithCommas(uint64_t number) {
   std::string digits = std::to_string(number);
   for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) {
-    digits.insert(static_cast<size_t>(at), ",");
+    digits.insert(static_cast<size_t>(at), 1, ',');
   }
   return digits;
-}
-
-std::string ShellQuote(std::string_view word) {
-  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           strchr("_-./:=,+@%", c) != nullptr;
-  });
-  if (plain) {
-    return std::string(word);
-  }
-  std::string quoted = "'";
-  for (char c : word) {
-    if (c == '\'') {
-      quoted += "'\\''";
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + "'";
 }
 
 }  // namespace gordian::cli

@@ -28,9 +28,6 @@ int TerminalWidth(int fd);
 // "1,234,567".
 std::string WithCommas(uint64_t number);
 
-// Quotes a word, where needed, so that a POSIX shell reads it back unchanged.
-std::string ShellQuote(std::string_view word);
-
 }  // namespace gordian::cli
 
 #endif  // GORDIAN_CLI_OUTPUT_H_

@@ -50,4 +50,38 @@ std::string CleanUtf8(std::string text) {
   return text;
 }
 
+namespace {
+
+// How many bytes the control character at the beginning of the text has; 0: it is none. Of valid
+// UTF-8; of other bytes those below 0x20.
+size_t ControlBytes(std::string_view text) {
+  const auto byte = [&](size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
+  };
+  if (byte(0) < 0x20 || byte(0) == 0x7f) return 1;
+  // U+0080 to U+009F: a terminal takes U+009B for the beginning of an escape.
+  if (byte(0) == 0xc2 && byte(1) >= 0x80 && byte(1) < 0xa0) return 2;
+  // U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069: marks of direction. U+2028 and
+  // U+2029 end a line.
+  if (byte(0) == 0xd8 && byte(1) == 0x9c) return 2;
+  if (byte(0) != 0xe2) return 0;
+  const bool mark = (byte(1) == 0x80 && (byte(2) == 0x8e || byte(2) == 0x8f ||
+                                         (byte(2) >= 0xa8 && byte(2) <= 0xae))) ||
+                    (byte(1) == 0x81 && byte(2) >= 0xa6 && byte(2) <= 0xa9);
+  return mark ? 3 : 0;
+}
+
+}  // namespace
+
+std::string Printable(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const size_t control = ControlBytes(text);
+    out += control > 0 ? ' ' : text[0];
+    text.remove_prefix(control > 0 ? control : 1);
+  }
+  return out;
+}
+
 }  // namespace gordian

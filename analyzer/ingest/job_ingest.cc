@@ -414,18 +414,19 @@ bool JobIngest::NoteEnded(const v1::JobEnded& ended, Node* node) {
 
 bool JobIngest::AllEndedLocked() const {
   uint32_t ended = 0;
-  for (const auto& [key, node] : nodes_) {
-    if (node->status.ended) {
+  for (const auto& entry : nodes_) {
+    const NodeStatus& status = entry.second->status;
+    if (status.ended) {
       ++ended;
       continue;
     }
-    if (!options_.fleet && !node->status.connected) continue;
+    if (!options_.fleet && !status.connected) continue;
     // One that never said so and whose place another has taken will not say it any more.
-    const bool replaced = std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& entry) {
-      const NodeStatus& other = entry.second->status;
-      return other.name == node->status.name && other.index > node->status.index;
+    const bool replaced = std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& later) {
+      const NodeStatus& other = later.second->status;
+      return other.name == status.name && other.index > status.index;
     });
-    if (options_.fleet && !node->status.connected && replaced) continue;
+    if (options_.fleet && !status.connected && replaced) continue;
     return false;
   }
   return ended > 0 && ended >= (options_.fleet ? expected_ : 0);

@@ -11,6 +11,8 @@
 #include "analyzer/model/verdict/comm_names.h"
 #include "analyzer/report/text_layout.h"
 #include "analyzer/stacks/stack_text.h"
+#include "common/shell_quote.h"
+#include "common/utf8.h"
 
 namespace gordian::analyzer {
 namespace {
@@ -456,7 +458,7 @@ class Page {
 
   void Next() {
     if (options_.session.empty()) return;
-    Labelled("next", "gordian explain " + Printable(options_.session));
+    Labelled("next", "gordian explain " + ShownQuote(options_.session));
   }
 
   void Stacks(const std::vector<std::string>& lines) {

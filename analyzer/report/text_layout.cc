@@ -17,22 +17,6 @@ size_t CharacterStart(std::string_view text, size_t at) {
 
 }  // namespace
 
-std::string Printable(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    // U+0080 to U+009F: a terminal takes U+009B for the beginning of an escape.
-    if (byte == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0) {
-      out += ' ';
-      ++i;
-      continue;
-    }
-    out += byte < 0x20 || byte == 0x7f ? ' ' : text[i];
-  }
-  return out;
-}
-
 std::string HumanBytes(uint64_t bytes) {
   if (bytes == 1) return "1 byte";
   if (bytes < 1024) return fmt::format("{} bytes", bytes);

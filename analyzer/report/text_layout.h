@@ -9,9 +9,6 @@
 
 namespace gordian::analyzer {
 
-// Drops control characters: names and texts come from watched processes and go to a terminal.
-std::string Printable(std::string_view text);
-
 // "512 bytes", "4.0 KiB", "1.5 MiB".
 std::string HumanBytes(uint64_t bytes);
 

@@ -7,6 +7,7 @@
 
 #include "analyzer/report/text_layout.h"
 #include "analyzer/stacks/stack_merge.h"
+#include "common/utf8.h"
 
 namespace gordian::analyzer {
 namespace {

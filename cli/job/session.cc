@@ -14,6 +14,7 @@
 #include "cli/output.h"
 #include "common/json_text.h"
 #include "common/read_file.h"
+#include "common/shell_quote.h"
 
 namespace gordian::cli {
 namespace {
@@ -109,7 +110,7 @@ Session Session::Open(const std::string& wanted, const std::string& program) {
       session.dir_ = dir;
       if (number > 1 && !by_default) {
         session.note_ = base + " already holds a session; this one goes to " + dir +
-                        " (to see the old one: gordian explain " + ShellQuote(base) + ")";
+                        " (to see the old one: gordian explain " + ShownQuote(base) + ")";
       }
       if (by_default) {
         PointLatestAt(dir);

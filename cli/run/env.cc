@@ -15,6 +15,7 @@
 #include "cli/job/session.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
+#include "common/shell_quote.h"
 
 namespace gordian::cli {
 namespace {

@@ -24,6 +24,7 @@
 #include "cli/run/verdict_policy.h"
 #include "collector/collector.h"
 #include "common/clock.h"
+#include "common/shell_quote.h"
 
 namespace gordian::cli {
 namespace {

@@ -27,6 +27,7 @@
 #include "cli/verbs.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/shell_quote.h"
 #include "common/version.h"
 
 namespace gordian::cli {
@@ -212,7 +213,7 @@ std::string ClosingLine(const JobOutcome& outcome, const std::string& session_di
         outcome.killed_by_gordian ? ", job killed" : ", job ended with " + std::to_string(job_code);
     line += skipped;
     if (!session_dir.empty()) {
-      line += "; next: gordian explain " + ShellQuote(session_dir);
+      line += "; next: gordian explain " + ShownQuote(session_dir);
     }
     return line + "\n";
   }

@@ -22,6 +22,7 @@
 #include "cli/run/line_printer.h"
 #include "cli/run/verdict_policy.h"
 #include "cli/verbs.h"
+#include "common/shell_quote.h"
 #include "common/version.h"
 
 namespace gordian::cli {
@@ -101,7 +102,7 @@ class Teller {
       }
       std::string text = headline + "\n";
       if (model::SaysTrouble(main.verdict)) {
-        text += "gordian: next: gordian explain " + ShellQuote(news.folder) + "\n";
+        text += "gordian: next: gordian explain " + ShownQuote(news.folder) + "\n";
       }
       printer_->Say(kErr, std::move(text));
     }

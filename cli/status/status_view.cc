@@ -14,6 +14,7 @@
 #include "analyzer/report/verdict_json.h"
 #include "cli/output.h"
 #include "cli/run/verdict_policy.h"
+#include "common/utf8.h"
 
 namespace gordian::cli {
 namespace {
@@ -28,7 +29,7 @@ constexpr int kNeverCut = 1 << 20;
 
 std::string Text(const ordered_json& from, const char* key) {
   const auto found = from.find(key);
-  return found != from.end() && found->is_string() ? analyzer::Printable(found->get<std::string>())
+  return found != from.end() && found->is_string() ? Printable(found->get<std::string>())
                                                    : "";
 }
 
@@ -300,7 +301,7 @@ std::string StatusHeadline(const ordered_json& status, int width) {
 std::string StatusScreen(const ordered_json& status, const StatusViewOptions& options) {
   const size_t width = static_cast<size_t>(std::max(options.width, 60));
   std::vector<std::string> lines;
-  lines.push_back(analyzer::CutAtWord(Overview(status, analyzer::Printable(options.title)), width));
+  lines.push_back(analyzer::CutAtWord(Overview(status, Printable(options.title)), width));
   if (const std::vector<int> culprits = Ranks(status, "culprit_ranks"); !culprits.empty()) {
     lines.push_back(
         analyzer::CutAtWord("cause: look at " + analyzer::RankList(culprits) + " first", width));
@@ -321,7 +322,7 @@ std::string StatusScreen(const ordered_json& status, const StatusViewOptions& op
     for (size_t i = 0; i < texts.size() && i < kMostNotes; ++i) {
       if (texts[i].is_string()) {
         lines.push_back(analyzer::CutAtWord(
-            "not visible: " + analyzer::Printable(texts[i].get<std::string>()), width));
+            "not visible: " + Printable(texts[i].get<std::string>()), width));
       }
     }
   }

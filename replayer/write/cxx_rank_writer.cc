@@ -5,6 +5,8 @@
 #include <iterator>
 #include <span>
 
+#include "common/utf8.h"
+
 namespace gordian::replayer {
 namespace {
 
@@ -379,18 +381,18 @@ std::string CxxOperatorOf(const Op& op) {
 
 std::string CxxQuoted(const std::string& text) {
   std::string out = "\"";
-  for (const char c : text) {
+  for (const char c : Printable(text)) {
     if (c == '"' || c == '\\' || c == '?') out += '\\';  // no trigraphs
-    if (static_cast<unsigned char>(c) >= ' ') out += c;
+    out += c;
   }
   return out + "\"";
 }
 
 std::string CxxCommented(const std::string& text) {
   std::string out;
-  for (const char c : text) {
+  for (const char c : Printable(text)) {
     if (c == '?' && out.ends_with('?')) out += ' ';  // no trigraphs
-    out += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+    out += c;
   }
   while (!out.empty() && (out.back() == '\\' || out.back() == ' ')) out.pop_back();
   return out;

@@ -6,6 +6,7 @@
 #include <set>
 #include <sstream>
 
+#include "common/utf8.h"
 #include "common/version.h"
 #include "replayer/record/buffers.h"
 #include "replayer/write/torch_writer_scaffold.h"
@@ -31,8 +32,7 @@ std::string Number(uint64_t number) { return std::to_string(number); }
 // Makes text safe for a comment or docstring: one line that cannot end it.
 std::string Plain(const std::string& text) {
   std::string out;
-  for (const char c : text)
-    out += static_cast<unsigned char>(c) < ' ' ? ' ' : c == '\\' ? '/' : c == '"' ? '\'' : c;
+  for (const char c : Printable(text)) out += c == '\\' ? '/' : c == '"' ? '\'' : c;
   return out;
 }
 std::string Quoted(const std::string& text) { return "\"" + Plain(text) + "\""; }

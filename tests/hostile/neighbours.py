@@ -305,6 +305,39 @@ class Files(Neighbours):
         self.assertIn("31mb", done.stdout)
 
 
+class Names(Neighbours):
+    """Names that a job chooses, of its program, its communicators and its session, are text and nothing else: to a
+    terminal, to a shell, in JSON, in the replay's source."""
+    EVIL = "a'b\"c\\\n*/ ??/\n#error x\n$(touch pwned)`touch pwned`;\u001b[2J\u009b31m\u202e%s{}</script>"
+
+    def test_as_text_alone(self):
+        folder = self.path("b " + self.EVIL.replace("/", ":"))
+        os.mkdir(folder)
+        program = os.path.join(folder, self.EVIL.replace("/", "!"))
+        shutil.copy(JOB, program)
+        session = os.path.join(folder, "s")
+        done = self.gordian("run", "--emulator", "--session", session, "--on-verdict", "kill", "--", program, *HANG[1:],
+                            env=clean_environment(JOB_NAME_SUFFIX=self.EVIL))
+        self.assertEqual(done.returncode, 137, done.stderr)
+        texts = {"run": done.stderr}
+        with open(os.path.join(session, "report.txt")) as f:
+            texts["report.txt"] = f.read()
+        for verb in ("explain", "analyze", "status"):
+            texts[verb] = self.gordian(verb, session).stdout
+        self.assertIn("touch pwned", texts["explain"])
+        for name, text in texts.items():
+            self.assertEqual([c for c in text if c < " " and c != "\n" or "\x7f" <= c < "\xa0" or c == "\u202e"], [],
+                             name + ": " + text)
+        for options in (["analyze", session, "--json"], ["status", session, "--json"]):
+            json.loads(self.gordian(*options).stdout)
+        replay = self.gordian("replay", session, "-o", os.path.join(folder, "r"), "--minimize", "--verify", "1", "--fix",
+                              "--json", timeout=120)
+        self.assertEqual(replay.returncode, 0, replay.stdout + replay.stderr)
+        json.loads(replay.stdout)
+        for where, _, names in os.walk(self.work):
+            self.assertNotIn("pwned", names, where)
+
+
 class Power(Neighbours):
     """Verbs that read what others wrote have given up what they do not need by then."""
 

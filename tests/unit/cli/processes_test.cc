@@ -423,9 +423,6 @@ TEST(Output, NumbersAndWords) {
   EXPECT_EQ(WithCommas(999), "999");
   EXPECT_EQ(WithCommas(1000), "1,000");
   EXPECT_EQ(WithCommas(1234567), "1,234,567");
-  EXPECT_EQ(ShellQuote("a/b-c.d"), "a/b-c.d");
-  EXPECT_EQ(ShellQuote(""), "''");
-  EXPECT_EQ(ShellQuote("it's $x"), "'it'\\''s $x'");
 }
 
 // A link takes the place of the session's folder while the job runs.

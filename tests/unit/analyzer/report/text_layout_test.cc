@@ -45,9 +45,5 @@ TEST(TextLayout, CutsBetweenCharacters) {
   EXPECT_EQ(CutTo("ab\xc3\xa9zzzz", 6), "ab...");  // not half of the two-byte character
 }
 
-TEST(TextLayout, ControlCharactersAreGone) {
-  EXPECT_EQ(Printable("a\033[31mb\nc\x7f"), "a [31mb c ");
-}
-
 }  // namespace
 }  // namespace gordian::analyzer
