@@ -39,7 +39,8 @@ size_t MostDots(std::string_view text) {
     const char c = text[i];
     if (c == '"' || c == '\'') {
       const std::string_view triple = c == '"' ? "\"\"\"" : "\'\'\'";
-      const std::string_view end = text.substr(i).starts_with(triple) ? triple : triple.substr(0, 1);
+      const std::string_view end =
+          text.substr(i).starts_with(triple) ? triple : triple.substr(0, 1);
       for (i += end.size(); i < text.size() && !text.substr(i).starts_with(end); ++i) {
         if (c == '"' && text[i] == '\\') ++i;
         if (end.size() == 1 && i < text.size() && text[i] == '\n') break;  // no text: an error

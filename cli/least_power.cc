@@ -26,14 +26,18 @@ Status InstallFilter(const Needs& needs) {
     }
     return 0;
   };
-  int error = refuse({SCMP_SYS(execve),        SCMP_SYS(execveat),      SCMP_SYS(mount),
-                      SCMP_SYS(umount2),       SCMP_SYS(move_mount),    SCMP_SYS(open_tree),
-                      SCMP_SYS(fsmount),       SCMP_SYS(pivot_root),    SCMP_SYS(chroot),
-                      SCMP_SYS(setns),         SCMP_SYS(unshare),       SCMP_SYS(init_module),
-                      SCMP_SYS(finit_module),  SCMP_SYS(delete_module), SCMP_SYS(kexec_load),
-                      SCMP_SYS(bpf),           SCMP_SYS(keyctl),        SCMP_SYS(add_key),
-                      SCMP_SYS(request_key),   SCMP_SYS(swapon),        SCMP_SYS(reboot),
-                      SCMP_SYS(settimeofday),  SCMP_SYS(clock_settime), SCMP_SYS(userfaultfd),
+  int error = refuse({SCMP_SYS(execve),         SCMP_SYS(execveat),
+                      SCMP_SYS(mount),          SCMP_SYS(umount2),
+                      SCMP_SYS(move_mount),     SCMP_SYS(open_tree),
+                      SCMP_SYS(fsmount),        SCMP_SYS(pivot_root),
+                      SCMP_SYS(chroot),         SCMP_SYS(setns),
+                      SCMP_SYS(unshare),        SCMP_SYS(init_module),
+                      SCMP_SYS(finit_module),   SCMP_SYS(delete_module),
+                      SCMP_SYS(kexec_load),     SCMP_SYS(bpf),
+                      SCMP_SYS(keyctl),         SCMP_SYS(add_key),
+                      SCMP_SYS(request_key),    SCMP_SYS(swapon),
+                      SCMP_SYS(reboot),         SCMP_SYS(settimeofday),
+                      SCMP_SYS(clock_settime),  SCMP_SYS(userfaultfd),
                       SCMP_SYS(perf_event_open)});
   if (error == 0 && !needs.network) {
     error = refuse({SCMP_SYS(socket), SCMP_SYS(connect), SCMP_SYS(bind), SCMP_SYS(listen),

@@ -33,8 +33,8 @@ std::string ShownQuote(std::string_view word) {
   for (const char c : word) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte < 0x20 || byte >= 0x7f) {
-      quoted += {'\\', static_cast<char>('0' + (byte >> 6)), static_cast<char>('0' + (byte >> 3) % 8),
-                 static_cast<char>('0' + byte % 8)};
+      quoted += {'\\', static_cast<char>('0' + (byte >> 6)),
+                 static_cast<char>('0' + (byte >> 3) % 8), static_cast<char>('0' + byte % 8)};
     } else {
       if (c == '\'' || c == '\\') quoted += '\\';
       quoted += c;

@@ -29,8 +29,7 @@ constexpr int kNeverCut = 1 << 20;
 
 std::string Text(const ordered_json& from, const char* key) {
   const auto found = from.find(key);
-  return found != from.end() && found->is_string() ? Printable(found->get<std::string>())
-                                                   : "";
+  return found != from.end() && found->is_string() ? Printable(found->get<std::string>()) : "";
 }
 
 int64_t Number(const ordered_json& from, const char* key, int64_t otherwise = -1) {
@@ -321,8 +320,8 @@ std::string StatusScreen(const ordered_json& status, const StatusViewOptions& op
     const ordered_json& texts = (*evidence)["not_visible"];
     for (size_t i = 0; i < texts.size() && i < kMostNotes; ++i) {
       if (texts[i].is_string()) {
-        lines.push_back(analyzer::CutAtWord(
-            "not visible: " + Printable(texts[i].get<std::string>()), width));
+        lines.push_back(
+            analyzer::CutAtWord("not visible: " + Printable(texts[i].get<std::string>()), width));
       }
     }
   }

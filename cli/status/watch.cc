@@ -214,7 +214,10 @@ void AddWatchVerb(CLI::App& app, VerbContext* context) {
   verb->footer(std::string(kStatusExitCodes) +
                "Ctrl-C ends gordian watch and leaves the job running.\n" +
                "Example: gordian watch latest");
-  verb->callback([=] { context->chosen = [=] { return Watch(*flags); }; });
+  verb->callback([=] {
+    context->needs = Needs{.network = true, .processes = true};  // it stops itself on Ctrl-Z
+    context->chosen = [=] { return Watch(*flags); };
+  });
 }
 
 }  // namespace gordian::cli

@@ -15,9 +15,26 @@ namespace {
 
 // Changes a few places of the text: other bytes, parts left out or repeated, pieces of syntax.
 std::string Spoil(std::mt19937* random, std::string text) {
-  static const std::vector<std::string> kPieces = {
-      "[", "{", "]", "}", "\"", "'", ".", "=", ",", ":", "null", "-1", "1e999", "\n", "\\u0000", "#",
-      "18446744073709551616", "\xff", "[[", "{}"};
+  static const std::vector<std::string> kPieces = {"[",
+                                                   "{",
+                                                   "]",
+                                                   "}",
+                                                   "\"",
+                                                   "'",
+                                                   ".",
+                                                   "=",
+                                                   ",",
+                                                   ":",
+                                                   "null",
+                                                   "-1",
+                                                   "1e999",
+                                                   "\n",
+                                                   "\\u0000",
+                                                   "#",
+                                                   "18446744073709551616",
+                                                   "\xff",
+                                                   "[[",
+                                                   "{}"};
   const auto below = [random](size_t limit) { return limit == 0 ? 0 : (*random)() % limit; };
   for (size_t left = 1 + below(4); left > 0; --left) {
     const size_t at = below(text.size());

@@ -21,8 +21,14 @@ TEST(CleanUtf8Test, KeepsWhatIsValid) {
 
 TEST(PrintableTest, ControlCharactersBecomeSpaces) {
   EXPECT_EQ(Printable("a\033[31mb\nc\x7f"), "a [31mb c ");
-  EXPECT_EQ(Printable("a\xc2\x9b" "31m"), "a 31m");
-  EXPECT_EQ(Printable("\xe2\x80\xae" "a\xe2\x81\xa6" "b\xd8\x9c" "c\xe2\x80\xa8"), " a b c ");
+  EXPECT_EQ(Printable("a\xc2\x9b"
+                      "31m"),
+            "a 31m");
+  EXPECT_EQ(Printable("\xe2\x80\xae"
+                      "a\xe2\x81\xa6"
+                      "b\xd8\x9c"
+                      "c\xe2\x80\xa8"),
+            " a b c ");
   const std::string fine = "\xc3\xa4 \xe2\x80\x93 \xe2\x82\xac \xd8\xa7 \xf0\x9f\x98\x80";
   EXPECT_EQ(Printable(fine), fine);
   EXPECT_EQ(Printable("\xe2"), "\xe2") << "cut: another function's task";
