@@ -1,24 +1,42 @@
-"""Loads gordian's front end for PyTorch when a process imports torch.distributed.
+"""Loads gordian's front ends: for PyTorch when a process imports torch.distributed, and for calls of
+NCCL and CUDA through ctypes when it imports that.
 
 `gordian run` puts this folder in front of PYTHONPATH, so that Python runs this file at its start. It
-hands on to the user's own sitecustomize at once. A process that never imports torch.distributed pays
-for one comparison an import.
+hands on to the user's own sitecustomize at once. A process that imports neither pays for a look into
+a table an import.
 """
 
 import os
 import sys
 
 
-class _Finder:
-    """Stands first in sys.meta_path until the module that is waited for is imported."""
+def _torch(module):
+    from gordian_torch import front_end
 
-    wanted = "torch.distributed.distributed_c10d"
+    front_end.install(module)
+
+
+def _ctypes(module):
+    from gordian_torch import ctypes_lines
+
+    ctypes_lines.install()
+
+
+class _Finder:
+    """Stands first in sys.meta_path until all modules that are waited for have been imported."""
+
+    wanted = {"torch.distributed.distributed_c10d": (_torch, "PyTorch's calls"),
+              "ctypes": (_ctypes, "the lines that call through ctypes")}
 
     def find_spec(self, name, path=None, target=None):
-        if name != self.wanted:
+        if name not in self.wanted:
             return None
-        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
-        for finder in sys.meta_path:
+        install, what = self.wanted.pop(name)
+        if not self.wanted:
+            sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
+        for finder in list(sys.meta_path):
+            if finder is self:
+                continue
             find = getattr(finder, "find_spec", None)
             spec = find(name, path, target) if find is not None else None
             if spec is not None:
@@ -32,12 +50,10 @@ class _Finder:
         def exec_module(module):
             run(module)
             try:
-                from gordian_torch import front_end
-
-                front_end.install(module)
+                install(module)
             except Exception as error:  # the job goes on unseen
                 try:
-                    sys.stderr.write(f"gordian: PyTorch's calls are not visible: {error!r}\n")
+                    sys.stderr.write(f"gordian: {what} are not visible: {error!r}\n")
                 except Exception:
                     pass
 

@@ -11,7 +11,7 @@ import subprocess
 from cli_testing import BUILD, JOB, CliTest, clean_environment, main
 
 PYTHON = ["sitecustomize.py"] + ["gordian_torch/" + name for name in (
-    "__init__.py", "front_end.py", "groups.py", "names.py", "operations.py", "shim.py", "sites.py")]
+    "__init__.py", "ctypes_lines.py", "front_end.py", "groups.py", "names.py", "operations.py", "shim.py", "sites.py")]
 EMULATED = ["libcuda.so", "libcuda.so.1", "libcudart.so", "libcudart.so.13", "libnccl.so", "libnccl.so.2"]
 FILES = ({"bin/gordian", "include/gordian/runtime.h", "LIB/pkgconfig/gordian-runtime.pc",
           "LIB/gordian/libgordian_interpose.so", "LIB/gordian/libgordian_runtime.so", "share/doc/gordian/README.md",

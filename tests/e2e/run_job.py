@@ -492,6 +492,10 @@ def check(args, result):
         raise Failure(f"check {verdict['check']}, expected {expect.check}: {verdict['summary']}")
     if args.ring_slots == 0 and args.job in ALONE and verdict["check"] != ALONE[args.job]:
         raise Failure(f"check {verdict['check']}, expected {ALONE[args.job]}: {verdict['summary']}")
+    if args.by == "ctypes":
+        elsewhere = [edge["site"] for edge in verdict["cycle"] if not edge["site"].startswith("ctypes_job.py:")]
+        if elsewhere:
+            raise Failure(f"calls of the job are placed at {elsewhere}")
     if name == "deadlock" and not verdict["cycle"]:
         raise Failure("a deadlock without a cycle")
     if expect.hangs and result["code"] != 137:

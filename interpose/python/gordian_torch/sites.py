@@ -10,13 +10,14 @@ _INDUCTOR = "torchinductor_"  # in the folder of the code that Inductor writes
 
 
 class Sites:
+    _numbers = itertools.count(1)  # of the process: the shim knows texts by them alone
+
     def __init__(self, shim, own_folders):
         self._shim = shim
         self._own = tuple(os.path.join(folder, "") for folder in own_folders)
         self._row = shim.calls["site"]
         self._get_frame = sys._getframe
         self._within = ""  # the call of torch.distributed that NCCL's are made in
-        self._numbers = itertools.count(1)
         self._others = {}  # by their `_within`
         self._codes = {}  # id of a code object -> (it, {instruction: number}); None: PyTorch's own
 
@@ -24,7 +25,7 @@ class Sites:
         """The same, for what NCCL and C++ do in this call of PyTorch."""
         if call not in self._others:
             made = self._others[call] = Sites(self._shim, ())
-            made._own, made._numbers, made._within = self._own, self._numbers, call
+            made._own, made._within = self._own, call
         return self._others[call]
 
     def forget(self):
