@@ -20,8 +20,8 @@ namespace {
 }  // namespace
 }  // namespace gordian::cli
 
-// Some malformed texts break what the parser asserts of itself. Without assertions it would take
-// them for impossible, so these are errors in every build.
+// Some malformed texts break what the parser asserts of itself, so assertions become errors. With
+// NDEBUG the compiler would take what is asserted for granted.
 #undef NDEBUG
 #define TOML_ASSERT(expr) ((expr) ? static_cast<void>(0) : ::gordian::cli::RefuseToml(#expr))
 #include <toml++/toml.h>
@@ -31,8 +31,8 @@ namespace {
 
 using nlohmann::json;
 
-// Returns the most dots that one key of the TOML text has outside of quotes. The parser makes a table
-// of each part of a dotted key, and recurses as deep to destroy it; of brackets it has a bound.
+// Returns the most dots that one key of the TOML text has outside of quotes. The parser makes a
+// table of each part of a dotted key, and recurses as deep to destroy it. It bounds brackets itself.
 size_t MostDots(std::string_view text) {
   size_t most = 0, dots = 0;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -46,6 +46,11 @@ size_t MostDots(std::string_view text) {
         if (end.size() == 1 && i < text.size() && text[i] == '\n') break;  // no text: an error
       }
       i += end.size() - 1;
+      // Up to two more quotes before the last three belong to the text.
+      for (int more = 0; end.size() == 3 && more < 2 && i + 1 < text.size() && text[i + 1] == c;
+           ++more) {
+        ++i;
+      }
     } else if (c == '#') {
       i = std::min(text.find('\n', i), text.size());
       dots = 0;

@@ -15,8 +15,9 @@ struct Needs {
 
 // From here on this process, all its threads, and what they start: no new privileges (execve gives
 // none, by no set-user-ID bit), and by seccomp no execve, no mount, module, bpf or keyring calls,
-// and none of what `needs` leaves out; such a call fails with EPERM. Cannot be undone. An error is no reason to stop: a container may allow no seccomp. A build with
-// AddressSanitizer installs no filter, since its leak check stops its own threads by ptrace.
+// and none of what `needs` leaves out; such a call fails with EPERM. Cannot be undone. An error is
+// no reason to stop: a container may allow no seccomp. A build with AddressSanitizer installs no
+// filter, since its leak check stops its own threads by ptrace.
 Status KeepOnly(const Needs& needs);
 
 }  // namespace gordian::cli

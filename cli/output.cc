@@ -16,6 +16,17 @@ namespace {
 
 constexpr int kMostPatienceMs = 1000;
 
+std::string PrintableLines(std::string_view text) {
+  std::string out;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    if (at > 0) out += '\n';
+    out += Printable(CleanUtf8(std::string(text.substr(at, end - at))));
+    at = end + 1;
+  }
+  return out;
+}
+
 }  // namespace
 
 bool WriteAll(int fd, std::string_view text) {
@@ -38,14 +49,7 @@ bool WriteAll(int fd, std::string_view text) {
 }
 
 void PrintError(std::string_view text) {
-  std::string out = "gordian: ";
-  for (size_t at = 0; at <= text.size();) {  // texts of several lines are gordian's own
-    const size_t end = std::min(text.find('\n', at), text.size());
-    out += Printable(CleanUtf8(std::string(text.substr(at, end - at))));
-    out += '\n';
-    at = end + 1;
-  }
-  WriteAll(STDERR_FILENO, out);
+  WriteAll(STDERR_FILENO, "gordian: " + PrintableLines(text) + "\n");
 }
 
 void PrintNote(std::string_view text) { PrintError(text); }
@@ -57,6 +61,8 @@ bool PrintOut(std::string_view text) {
   PrintError(std::string("cannot write to standard output: ") + strerror(errno));
   return false;
 }
+
+bool PrintText(std::string_view text) { return PrintOut(PrintableLines(text)); }
 
 bool WantsColor(int fd) {
   const char* no_color = getenv("NO_COLOR");

@@ -19,6 +19,10 @@ void PrintNote(std::string_view text);
 // disk).
 bool PrintOut(std::string_view text);
 
+// The same of text for people, with names from outside: what a terminal would obey becomes spaces,
+// but for the ends of lines.
+bool PrintText(std::string_view text);
+
 // True if `fd` is a terminal, NO_COLOR is unset or empty, and TERM is not "dumb".
 bool WantsColor(int fd);
 

@@ -334,7 +334,7 @@ bool PrintText(const PredictFlags& flags, const Predictions& predictions,
             " calls before these were not judged: communicators were "
             "made or ended after them\n";
   for (const std::string& reason : predictions.not_judged) text += "not judged: " + reason + "\n";
-  return PrintOut(text);
+  return cli::PrintText(text);
 }
 
 std::vector<SarifFinding> SarifFindings(const PredictFlags& flags, const Predictions& predictions,

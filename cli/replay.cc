@@ -24,6 +24,7 @@
 #include "cli/output_file.h"
 #include "cli/verbs.h"
 #include "cli/verify_tools.h"
+#include "common/utf8.h"
 #include "replayer/record/buffers.h"
 #include "replayer/record/extract.h"
 #include "replayer/record/from_flight_recorder.h"
@@ -194,7 +195,7 @@ class Progress {
  public:
   explicit Progress(bool quiet) : shown_(!quiet && isatty(STDERR_FILENO) != 0) {}
   void Say(const std::string& text) {
-    if (shown_) WriteAll(STDERR_FILENO, "\r\033[K" + text);
+    if (shown_) WriteAll(STDERR_FILENO, "\r\033[K" + Printable(text));
   }
   void Clear() { Say(""); }
 
@@ -419,7 +420,7 @@ int Report(const ReplayFlags& flags, const Attempt& attempt) {
       text += "no fix: it still hangs with each of the changes that gordian tries\n";
     if (flags.format == "torch" && attempt.no_script.empty())
       text += flags.output + "/" + kScript + ": the same for torchrun\n";
-    if (!PrintOut(text)) return kExitUsage;
+    if (!PrintText(text)) return kExitUsage;
   }
   for (const std::string& reason : attempt.no_script)
     PrintError("no script for torchrun: " + reason);
@@ -485,7 +486,7 @@ int Benchmark(const ReplayFlags& flags, const replayer::Schedule& schedule, Prog
       text += std::to_string(ended) + " of " + std::to_string(verified->runs.size()) +
               " runs under the emulator ended, with right results\n";
     }
-    if (!PrintOut(text)) return kExitUsage;
+    if (!PrintText(text)) return kExitUsage;
   }
   if (!verified || ended == static_cast<int>(verified->runs.size())) return kExitOk;
   const auto bad = std::find_if(verified->runs.begin(), verified->runs.end(),

@@ -28,7 +28,8 @@ std::string ShellQuote(std::string_view word) {
 }
 
 std::string ShownQuote(std::string_view word) {
-  if (Printable(word) == word) return ShellQuote(word);
+  const std::string text(word);
+  if (Printable(text) == text && CleanUtf8(text) == text) return ShellQuote(word);
   std::string quoted = "$'";
   for (const char c : word) {
     const auto byte = static_cast<unsigned char>(c);

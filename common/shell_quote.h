@@ -10,8 +10,8 @@ namespace gordian {
 // Quotes a word, where needed, so that a POSIX shell reads it back unchanged.
 std::string ShellQuote(std::string_view word);
 
-// The same for a command that a person is shown: a word with what a terminal would obey is quoted as
-// bash, zsh and ksh read it, $'...', with such bytes as numbers.
+// The same for a command that gordian shows. Where the word has control characters, or bytes that
+// are no UTF-8, writes them as numbers within $'...', which bash, zsh and ksh read.
 std::string ShownQuote(std::string_view word);
 
 }  // namespace gordian

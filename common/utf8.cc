@@ -52,8 +52,7 @@ std::string CleanUtf8(std::string text) {
 
 namespace {
 
-// How many bytes the control character at the beginning of the text has; 0: it is none. Of valid
-// UTF-8; of other bytes those below 0x20.
+// How many bytes the control character at the beginning of the text has; 0: it is none.
 size_t ControlBytes(std::string_view text) {
   const auto byte = [&](size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;

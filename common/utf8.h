@@ -1,5 +1,5 @@
-// Text from outside made valid UTF-8: protobuf and JSON refuse anything else; and made harmless to a
-// terminal. Any thread.
+// Makes text from outside valid UTF-8, since protobuf and JSON refuse anything else, and harmless to
+// a terminal. Any thread.
 #ifndef GORDIAN_COMMON_UTF8_H_
 #define GORDIAN_COMMON_UTF8_H_
 
@@ -15,9 +15,9 @@ std::string CleanUtf8(std::string text);
 // The same of a field of `bytes` bytes, whose text ends at its first NUL or with the field.
 std::string TextOf(const char* field, size_t bytes);
 
-// Control characters become spaces, and so do those that turn the direction of text, by which a name
-// can make a line read as another one. For what goes to a terminal or into a report: names and paths
-// come from watched processes.
+// Of valid UTF-8 (CleanUtf8): control characters become spaces, and so do those that turn the
+// direction of text, by which a name can make a line read as another one. For what goes to a
+// terminal or into a report: names and paths come from watched processes.
 std::string Printable(std::string_view text);
 
 }  // namespace gordian

@@ -22,6 +22,7 @@
 #include "analyzer/session/session_files.h"
 #include "common/clock.h"
 #include "common/owned_folder.h"
+#include "common/utf8.h"
 #include "common/version.h"
 #include "gordian/v1/analysis.grpc.pb.h"
 
@@ -226,7 +227,7 @@ class FleetServer::Impl final {
       StatusOr<JobManifest> manifest = ReadJobManifest(folder);
       if (!manifest.ok()) continue;  // not a folder of gordian's
       auto entry = std::make_unique<JobEntry>();
-      entry->name = manifest->name;
+      entry->name = Printable(manifest->name);
       entry->folder = folder;
       entry->closed = manifest->closed;
       entry->incarnations = std::move(manifest->incarnations);
@@ -266,8 +267,7 @@ class FleetServer::Impl final {
       why = "a collector must name its job (gordian run --job NAME) and itself";
     }
     // Reports show the name on terminals.
-    if (why.empty() && std::any_of(hello.job().begin(), hello.job().end(),
-                                   [](unsigned char c) { return c < 0x20 || c == 0x7f; })) {
+    if (why.empty() && Printable(hello.job()) != hello.job()) {
       why = "a job's name must not hold control characters: " + Shown(hello.job());
     }
     if (!why.empty()) return Refuse(stream, why);

@@ -118,7 +118,7 @@ bool TakePayload(const ring::Record& record, ring::PayloadKind holds, model::Cal
       out->payload = from.enqueue;
       return IsSane(from.enqueue.ordinal);
     case ring::RecordKind::kText: {
-      const std::string text = TextOf(from.text.text, sizeof from.text.text);
+      const std::string text = Printable(TextOf(from.text.text, sizeof from.text.text));
       ring::TextPayload& to = out->Make<ring::TextPayload>();
       to.comm = from.text.comm;
       text.copy(to.text, sizeof to.text);
@@ -372,9 +372,9 @@ void GraphEvents::TakePiece(uint32_t process, const ring::Record& record) {
   pieces_.erase(key);
   const std::string& kind = Symbol(record.call);
   if (kind == "torch_group") {
-    model_->OnCommName(process, static_cast<uint32_t>(subject), text);
+    model_->OnCommName(process, static_cast<uint32_t>(subject), Printable(text));
   } else if (kind == "torch_key") {
-    model_->OnKeyName(subject, text);
+    model_->OnKeyName(subject, Printable(text));
   } else if (kind == "torch_exception") {
     model_->OnException(process, text);
   } else if (kind == "torch_site" && tell_site_) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "analyzer/ingest/sane.h"
+#include "common/utf8.h"
 #include "proto/ring/calls.h"
 
 namespace gordian::analyzer {
@@ -124,7 +125,7 @@ std::shared_ptr<const model::StateBlock> TranslateBlock(const v1::StateBlock& bl
     to.device = SaneDevice(from.device());
     to.parent = from.parent();
     to.state = SaneCommState(from.state());
-    to.name = from.name().substr(0, kMaxName);
+    to.name = Printable(from.name().substr(0, kMaxName));
   }
   for (const v1::CalledNumbers& from : block.numbers()) {
     if (!TranslateNumbers(from, meaning, &out->numbers.emplace_back())) return nullptr;

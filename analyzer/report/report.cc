@@ -458,7 +458,9 @@ class Page {
 
   void Next() {
     if (options_.session.empty()) return;
-    Labelled("next", "gordian explain " + ShownQuote(options_.session));
+    // In one line, so that it can be copied.
+    text_ += std::string(options_.color ? "\033[1mnext\033[0m" : "next") + ": gordian explain " +
+             ShownQuote(options_.session) + "\n";
   }
 
   void Stacks(const std::vector<std::string>& lines) {

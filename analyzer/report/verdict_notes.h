@@ -14,8 +14,8 @@ namespace gordian::analyzer {
 
 void AddNotes(const std::vector<std::string>& notes, model::Verdict* verdict);
 
-// The same of parts of the job that gordian did not see: they may have held a problem, so that a
-// verdict of none is at most suspected.
+// Adds notes on parts of the job that gordian did not see. They may have held a problem: lowers a
+// verdict of none to suspected.
 void NoteUnseen(const std::vector<std::string>& notes, model::Verdict* verdict);
 
 // Notes malformed events; does nothing if `dropped` is 0.

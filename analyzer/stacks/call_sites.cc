@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "analyzer/stacks/elf_symbols.h"
+#include "common/utf8.h"
 #include "gordian/v1/event.pb.h"
 #include "proto/ring/record.h"
 
@@ -197,7 +198,7 @@ CallSite CallSites::Resolve(model::ProcessId process, uint64_t address) {
   return impl_->Resolve({.process = process, .address = address});
 }
 std::string CallSites::Describe(const model::Site& site) {
-  return ShortForm(Resolve(site.process, site.address), site.address);
+  return Printable(ShortForm(Resolve(site.process, site.address), site.address));
 }
 SiteResolver CallSites::Resolver() {
   return [this](const model::Site& site) { return Describe(site); };

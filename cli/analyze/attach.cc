@@ -348,19 +348,19 @@ nlohmann::ordered_json ToJson(const AttachVerdict& verdict,
 std::string ToText(const AttachVerdict& verdict, const std::vector<SeenProcess>& processes) {
   std::string text = "gordian: " + verdict.verdict +
                      (verdict.verdict == "inconclusive" ? ": " : " (suspected): ") +
-                     verdict.summary + "\n";
+                     Printable(verdict.summary) + "\n";
   for (const SeenProcess& process : processes) {
     text += "\n  " + (process.rank >= 0 ? NameOf(process) + ", " : std::string()) + "pid " +
             std::to_string(process.pid) + ", state " + process.state;
     if (!process.wchan.empty() && process.wchan != "0") {
-      text += " in " + process.wchan;
+      text += " in " + Printable(process.wchan);
     }
-    text += ": " + process.command + "\n";
+    text += ": " + Printable(process.command) + "\n";
     for (const std::string& library : process.libraries) {
-      text += "    maps " + library + "\n";
+      text += "    maps " + Printable(library) + "\n";
     }
     for (const std::string& dump : process.dumps) {
-      text += "    Flight Recorder dump: " + dump + "\n";
+      text += "    Flight Recorder dump: " + Printable(dump) + "\n";
     }
   }
   std::vector<int> culprits;
@@ -374,7 +374,7 @@ std::string ToText(const AttachVerdict& verdict, const std::vector<SeenProcess>&
   }
   text += "\nnot visible:\n";
   for (const std::string& what : verdict.not_visible) {
-    text += "  " + what + "\n";
+    text += "  " + Printable(what) + "\n";
   }
   return text + "next: " + kNext + "\n";
 }

@@ -7,6 +7,7 @@
 #include "cli/doctor/doctor_checks.h"
 #include "cli/output.h"
 #include "cli/verbs.h"
+#include "common/utf8.h"
 
 namespace gordian::cli {
 namespace {
@@ -46,16 +47,15 @@ int Doctor(bool as_json, const std::vector<std::string>& command) {
                               {"state", StateName(check.state)},
                               {"detail", check.detail},
                               {"path", check.path}});
-    text += fmt::format("{:<8}{:<24}{}{}\n", StateName(check.state), check.name, check.detail,
-                        check.path.empty() ? "" : "  [" + check.path + "]");
+    text += fmt::format("{:<8}{:<24}{}{}\n", StateName(check.state), check.name, Printable(check.detail),
+                        check.path.empty() ? "" : "  [" + Printable(check.path) + "]");
   }
   json["can_observe"] = !failed;
   text += failed ? "gordian run cannot observe everything here: see the lines marked failed\n"
                  : "gordian run works here\n";
-  if (!PrintOut(as_json
-                    ? json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
-                          "\n"
-                    : text)) {
+  using Json = nlohmann::ordered_json;
+  if (!(as_json ? PrintOut(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n")
+                : PrintText(text))) {
     return kExitUsage;
   }
   return failed ? kExitProblem : kExitOk;

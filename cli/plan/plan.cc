@@ -165,7 +165,7 @@ int InjectRankLocal(const PlanFlags& flags, const Inputs& inputs) {
       return kExitUsage;
     }
   }
-  return PrintOut(text) ? (proof.accepted ? kExitOk : kExitProblem) : kExitUsage;
+  return PrintText(text) ? (proof.accepted ? kExitOk : kExitProblem) : kExitUsage;
 }
 
 bool WritePictures(const std::string& path, const planner::Plan& plan) {
@@ -222,17 +222,17 @@ int RunPlan(PlanFlags flags) {
         !WriteFile(flags.witness, PlanJson(*plan, inputs->source, proof))) {
       return kExitUsage;
     }
-    return PrintOut(flags.json ? PlanJson(*plan, inputs->source, proof) : RefusalText(proof))
-               ? kExitProblem
-               : kExitUsage;
+    const bool out = flags.json ? PrintOut(PlanJson(*plan, inputs->source, proof))
+                                : PrintText(RefusalText(proof));
+    return out ? kExitProblem : kExitUsage;
   }
   if (!flags.output.empty() && !WriteFile(flags.output, PlanJson(*plan, inputs->source, proof))) {
     return kExitUsage;
   }
   if (!flags.svg.empty() && !WritePictures(flags.svg, *plan)) return kExitUsage;
-  const std::string text = flags.json ? PlanJson(*plan, inputs->source, proof)
-                                      : PlanText(*plan, inputs->source, proof, flags.baselines);
-  return PrintOut(text) ? kExitOk : kExitUsage;
+  const bool out = flags.json ? PrintOut(PlanJson(*plan, inputs->source, proof))
+                              : PrintText(PlanText(*plan, inputs->source, proof, flags.baselines));
+  return out ? kExitOk : kExitUsage;
 }
 
 }  // namespace

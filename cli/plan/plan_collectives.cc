@@ -123,7 +123,7 @@ int RunCollectives(const CollectivesFlags& flags) {
   if (!fit.missing.empty()) text += "no cost for: " + fit.missing + "\n";
   for (const planner::CollectiveRow& row : rows) text += TextOf(row, job->trace);
   if (rows.empty()) text += "the session holds no collective\n";
-  return PrintOut(text) ? kExitOk : kExitUsage;
+  return PrintText(text) ? kExitOk : kExitUsage;
 }
 
 }  // namespace gordian::cli

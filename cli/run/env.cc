@@ -79,7 +79,7 @@ int Env(const EnvFlags& flags) {
     struct stat info {};
     if (stat(options.ring_dir.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
       PrintError("there is no folder " + options.ring_dir + " (try: mkdir -m 700 " +
-                 ShellQuote(options.ring_dir) + ")");
+                 ShownQuote(options.ring_dir) + ")");
       return kExitUsage;
     }
   } else if (options.ring_dir.empty()) {

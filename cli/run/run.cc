@@ -233,7 +233,7 @@ std::string ClosingLine(const JobOutcome& outcome, const std::string& session_di
     line += ", " + std::to_string(outcome.refused_files) + " unreadable ring files";
   }
   if (!session_dir.empty()) {
-    line += ", session " + session_dir;
+    line += ", session " + ShownQuote(session_dir);
   }
   if (!outcome.analyzed_at.empty()) {
     line += ", analyzed at " + outcome.analyzed_at;

@@ -23,6 +23,7 @@
 #include "cli/run/verdict_policy.h"
 #include "cli/verbs.h"
 #include "common/shell_quote.h"
+#include "common/utf8.h"
 #include "common/version.h"
 
 namespace gordian::cli {
@@ -84,9 +85,9 @@ class Teller {
       printer_->Say(
           kOut, line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
     }
-    // Prints again only when confidence or kind changes; the files hold growing details.
+    // Prints again when the kind changes, or the confidence of trouble. Details grow in the files.
     const std::string key = std::string(model::Name(main.verdict)) + "/" + main.check + "/" +
-                            model::Name(main.confidence);
+                            (model::SaysTrouble(main.verdict) ? model::Name(main.confidence) : "");
     if (said_.size() > kMostRemembered) {  // drops jobs that ended long ago
       said_.clear();
       policies_.clear();
@@ -98,7 +99,7 @@ class Teller {
       const std::string prefix = "gordian: ";
       const size_t at = headline.find(prefix);
       if (at != std::string::npos) {
-        headline.insert(at + prefix.size(), "job " + news.job + ": ");
+        headline.insert(at + prefix.size(), "job " + Printable(news.job) + ": ");
       }
       std::string text = headline + "\n";
       if (model::SaysTrouble(main.verdict)) {
@@ -191,7 +192,7 @@ int Serve(const ServeFlags& flags) {
   options.model.suspect_after_ns = suspect_after_ns;
   options.on_verdict = [&teller](const analyzer::FleetVerdict& news) { teller.Tell(news); };
   options.on_warning = [&printer](const std::string& text) {
-    printer.Say(kErr, "gordian: " + text + "\n");
+    printer.Say(kErr, "gordian: " + Printable(text) + "\n");
   };
   analyzer::FleetServer fleet;
   status = fleet.Start(std::move(options));
@@ -207,14 +208,15 @@ int Serve(const ServeFlags& flags) {
     live += job.live ? 1 : 0;
   }
   std::string first =
-      flags.json ? nlohmann::ordered_json{{"listening", address},
-                                          {"sessions", flags.sessions},
-                                          {"jobs_resumed", live},
-                                          {"gordian_version", kVersion}}
-                           .dump() +
-                       "\n"
-                 : "gordian: listening on " + address + ", sessions in " + flags.sessions +
-                       (live > 0 ? ", continuing " + std::to_string(live) + " jobs" : "") + "\n";
+      flags.json
+          ? nlohmann::ordered_json{{"listening", address},
+                                   {"sessions", flags.sessions},
+                                   {"jobs_resumed", live},
+                                   {"gordian_version", kVersion}}
+                    .dump() +
+                "\n"
+          : "gordian: listening on " + address + ", sessions in " + ShownQuote(flags.sessions) +
+                (live > 0 ? ", continuing " + std::to_string(live) + " jobs" : "") + "\n";
   printer.Start(kOut, std::move(first));
   bool end = false;
   while (!end) {
@@ -274,8 +276,9 @@ void AddServeVerb(CLI::App& app, VerbContext* context) {
       "There is no encryption and no password: listen where only the job's nodes can connect.\n"
       "Example: gordian serve --listen 0.0.0.0:7411 --sessions /shared/gordian");
   verb->callback([=] {
-    // What runs at a verdict may need what serve does not.
-    if (!flags->on_verdict) context->needs = Needs{.network = true};
+    // A command that runs at a verdict may need what serve does not.
+    const bool runs_command = flags->on_verdict && flags->on_verdict->starts_with("exec:");
+    if (!runs_command) context->needs = Needs{.network = true};
     context->chosen = [=] { return Serve(*flags); };
   });
 }

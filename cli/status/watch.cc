@@ -116,7 +116,7 @@ class ScreenView final : public View {
 
   void Stop() override {
     Leave();
-    kill(getpid(), SIGSTOP);
+    raise(SIGSTOP);
   }
 
  private:
@@ -215,7 +215,7 @@ void AddWatchVerb(CLI::App& app, VerbContext* context) {
                "Ctrl-C ends gordian watch and leaves the job running.\n" +
                "Example: gordian watch latest");
   verb->callback([=] {
-    context->needs = Needs{.network = true, .processes = true};  // it stops itself on Ctrl-Z
+    context->needs = Needs{.network = true};
     context->chosen = [=] { return Watch(*flags); };
   });
 }

@@ -343,9 +343,10 @@ class Finder {
       const bool within = std::any_of(shares.begin(), shares.end(),
                                       [](const auto& share) { return share.second.within > 0; });
       const bool alike = shares.size() == MembersOf(queue) &&
-                         std::all_of(shares.begin(), shares.end(), [&](const auto& share) {
-                           return share.second == shares.begin()->second;
-                         });
+                         std::all_of(shares.begin(), shares.end(),
+                                     [&first = shares.begin()->second](const auto& share) {
+                                       return share.second == first;
+                                     });
       if (within && !alike) {
         Refuse("the steps do not hold the same operations on " + names_.CommName(comm) +
                " at all of its members; other steps may, or --all-steps without a range");

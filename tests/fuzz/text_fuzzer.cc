@@ -1,5 +1,5 @@
-// Any bytes, as each kind of text that gordian reads: a verdict, a configuration of the simulator in
-// JSON and TOML, tables of the planner.
+// Any bytes, as each kind of text that gordian reads: a verdict, a configuration of the simulator
+// in JSON and TOML, tables of the planner.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -41,7 +41,8 @@ void AsConfiguration(const std::string& text, const char* name) {
   if (simulator::IsSweep(*json)) (void)simulator::ParseSweep(*json, &sweep);
 }
 
-void AsTable(const std::string& text) {
+// Returns whether it is a table of buckets.
+bool AsTable(const std::string& text) {
   const int fd = memfd_create("table", MFD_CLOEXEC);
   if (fd < 0 || write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
     std::perror("memfd");
@@ -53,11 +54,14 @@ void AsTable(const std::string& text) {
   const StatusOr<std::vector<planner::CostSample>> samples = cli::ReadCostSamples(path);
   if (!samples.ok() && samples.status().message().empty()) std::abort();
   close(fd);
+  return table.ok();
 }
 
 }  // namespace
 
 void FuzzText(const uint8_t* data, size_t bytes) {
+  static const bool kReads = AsTable("forward_us,backward_us,comm_us\n1,2,3\n");
+  if (!kReads) std::abort();  // else no input would get anywhere
   const std::string text(reinterpret_cast<const char*>(data), bytes);
   AsVerdict(text);
   AsConfiguration(text, "a.json");

@@ -174,6 +174,8 @@ OTHERS = {
     "a TOML of dotted keys in lists": ("a.toml", b"a=" + b"[{" + b"a.a={" * 150 + b"a=1" + b"}" * 151 + b"]",
                                        ["simulate", "FILE"]),
     "a deep TOML": ("a.toml", b"a=" + DEEP, ["simulate", "FILE"]),
+    "a TOML of dots behind five quotes": ("a.toml", b'a = {x = """y""""", b' + b".b" * 400_000 + b"=1}", ["simulate", "FILE"]),
+    "a TOML of dots behind four quotes": ("a.toml", b"a = {x = '''y'''', b" + b".b" * 400_000 + b"=1}", ["simulate", "FILE"]),
     "a TOML of tables": ("a.toml", b"".join(b"[t%d]\n" % i for i in range(100_000)), ["simulate", "FILE"]),
     "a TOML of dotted keys": ("a.toml", b"a" + b".a" * 400_000 + b"=1", ["simulate", "FILE"]),
 }

@@ -1,11 +1,15 @@
-// What a person hands to gordian, with bytes changed, cut and doubled by seeds. Crashes and hangs fail;
-// so does what the fuzzed functions abort on.
+// Texts and chunks as gordian reads them, with bytes changed, cut and doubled by seeds. Crashes and
+// hangs fail, and what the fuzzed functions abort on.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "analyzer/report/verdict_json.h"
+#include "cli/config_text.h"
 #include "common/trace_file.h"
 #include "testing/jobs/recorded_job.h"
 #include "tests/fuzz/fuzz_entry.h"
@@ -56,18 +60,30 @@ std::string Spoil(std::mt19937* random, std::string text) {
   return text;
 }
 
-TEST(Inputs, TextsThatAreAlmostRight) {
-  const std::vector<std::string> kTexts = {
+// A text of each kind, which its reader accepts.
+std::vector<std::string> Texts() {
+  std::vector<std::string> texts = {
       R"({"model": "single", "N_GPUs": 4, "disorder_prob": [0.1, 0.2], "sync_prob": 0.0})",
       "model = \"single\"\n[a.b]\nc = [1, 2.5, {d.e = 'x.y'}]\nf = \"\"\"\n...\"\"\"\n",
       "forward_us,backward_us,comm_us,elements\n1,2,3,4\n# 5\n6,7,8,9\n",
-      R"({"ranks": [[{"forward_us": 1, "backward_us": 2, "comm_us": 3}]]})",
-      R"({"schema": "gordian.verdict.v1", "verdict": "deadlock", "confidence": "confirmed",
-          "check": "cycle", "summary": "s", "advice": "a", "findings": [], "cycle": []})"};
+      R"({"ranks": [[{"forward_us": 1, "backward_us": 2, "comm_us": 3}]]})"};
+  texts.push_back(analyzer::VerdictToText({}, [](const model::Site&) { return ""; }));
+  return texts;
+}
+
+TEST(Inputs, UnchangedTextsAreAccepted) {
+  const std::vector<std::string> texts = Texts();
+  EXPECT_TRUE(ParseConfigText(texts[0], "a.json").ok());
+  EXPECT_TRUE(ParseConfigText(texts[1], "a.toml").ok());
+  EXPECT_TRUE(analyzer::ParseVerdict(texts.back()).ok());
+}
+
+TEST(Inputs, TextsThatAreAlmostRight) {
+  const std::vector<std::string> texts = Texts();
   for (uint32_t seed = 0; seed < 4'000; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
-    const std::string text = Spoil(&random, kTexts[seed % kTexts.size()]);
+    const std::string text = Spoil(&random, texts[seed % texts.size()]);
     fuzz::FuzzText(reinterpret_cast<const uint8_t*>(text.data()), text.size());
   }
 }

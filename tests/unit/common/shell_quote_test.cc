@@ -30,8 +30,9 @@ std::string ByShell(const std::string& shell, const std::string& quoted) {
 }
 
 TEST(ShellQuote, AShellReadsTheSameWord) {
-  constexpr char kPieces[][6] = {"a",  "'",    "\"",   "\\", "$x",       "`a`",   "\n",      ";",
-                                 "\t", "\033", "\x7f", "*",  "\xc2\x9b", "{a,b}", "\xc3\xa4"};
+  constexpr char kPieces[][6] = {"a",        "'",     "\"",       "\\",   "$x",   "`a`",
+                                 "\n",       ";",     "\t",       "\033", "\x7f", "*",
+                                 "\xc2\x9b", "{a,b}", "\xc3\xa4", "\xff", "\x9b"};
   for (uint32_t seed = 0; seed < 60; ++seed) {
     std::mt19937 random(seed);
     std::string word;

@@ -1,6 +1,5 @@
-// Records and rounds in which every field is at random what a peer or a damaged file may make it: no
-// value from outside indexes anything unchecked. The sanitizers' build of this test is the one that
-// sees it.
+// Records and rounds in which every field is at random what a peer or a damaged file may make it.
+// No value from outside indexes anything unchecked; the sanitizers' build of this test sees it.
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 #include <gtest/gtest.h>
