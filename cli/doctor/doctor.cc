@@ -47,7 +47,8 @@ int Doctor(bool as_json, const std::vector<std::string>& command) {
                               {"state", StateName(check.state)},
                               {"detail", check.detail},
                               {"path", check.path}});
-    text += fmt::format("{:<8}{:<24}{}{}\n", StateName(check.state), check.name, Printable(check.detail),
+    text += fmt::format("{:<8}{:<24}{}{}\n", StateName(check.state), check.name,
+                        Printable(check.detail),
                         check.path.empty() ? "" : "  [" + Printable(check.path) + "]");
   }
   json["can_observe"] = !failed;

@@ -40,9 +40,11 @@ class Reader {
     Begin();
     size_t before = 0;
     for (const auto& [id, rank] : ranks_) {
-      before += static_cast<size_t>(std::count_if(
-          rank.recorded->calls.begin(), rank.recorded->calls.end(),
-          [&](const RecordedCall& call) { return Wanted(call) && call.order < rank.begin; }));
+      const auto earlier = [this, begin = rank.begin](const RecordedCall& call) {
+        return Wanted(call) && call.order < begin;
+      };
+      before += static_cast<size_t>(
+          std::count_if(rank.recorded->calls.begin(), rank.recorded->calls.end(), earlier));
     }
     FindTurns();
     const bool free = !options_.threads_ordered && HasThreads();

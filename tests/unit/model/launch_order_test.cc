@@ -79,6 +79,29 @@ TEST(Resources, OperationsThatLeaveEachOtherNoRoom) {
   EXPECT_GT(hangs, 0);
 }
 
+// Rank 0 issues the operation of B later than that of A, before which its stream had other work, and
+// the device starts it first; rank 1 does so after that of A.
+TEST(Resources, AnOperationThatOvertakesOneLeavesItNoRoom) {
+  const Program waits = Inits(2) + Program{AllReduce(0, 2), StreamSync(2), AllReduce(0, 2)};
+  const std::vector<Program> programs = {
+      waits + Program{AllReduce(1, 3), DeviceSync()},
+      waits + Program{Record(2, 2), WaitEvent(2, 3), AllReduce(1, 3), DeviceSync()}};
+  ExpectHealthy(Comms(2, 2), programs);
+  int hangs = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    SimJob job(Comms(2, 2), programs, false, seed);
+    job.processors = 1;
+    JobModel model;
+    job.Run();
+    job.Rounds(&model, 8);
+    if (job.Unfinished().empty()) continue;
+    ++hangs;
+    ExpectVerdict(model.Current(), Suspected("resource-cycle"));
+    EXPECT_TRUE(Assumes(model.Current().main, "multiprocessors"));
+  }
+  EXPECT_GT(hangs, 0);
+}
+
 // Queues and multiprocessors explain nothing while something else may.
 TEST(Resources, AreNotBlamedForARankThatIsLate) {
   const Program late = Inits(2) + Program{Spin()};

@@ -8,7 +8,9 @@
 // events and waits for them do not.
 #include <algorithm>
 #include <map>
+#include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "analyzer/model/waits/rules/rules.h"
 
@@ -53,6 +55,57 @@ bool MayBeResident(const Process& process, const Launch& launch, const WaitNodes
   return true;
 }
 
+// Something stood before it on its stream once: what was issued later may have been ready first.
+bool WasBehind(const Launch& launch) {
+  return std::any_of(launch.positions.begin(), launch.positions.end(),
+                     [](const StreamPosition& position) { return position.ordinal > 1; });
+}
+
+bool IssuedAfter(const Launch& launch, const Launch& other) {
+  return other.parts.front().order > launch.parts.front().order;
+}
+
+// The launches that may be resident.
+class Residents {
+ public:
+  explicit Residents(const WaitView& view) : view_(view) {}
+
+  void Add(const Launch& launch) { launches_.insert(launch.id); }
+  bool Has(const Launch& launch) const { return launches_.contains(launch.id); }
+
+  // All members of its operations that are not done may be resident. After the last Add.
+  bool HasAllMembersOf(const Launch& launch) {
+    return std::all_of(launch.parts.begin(), launch.parts.end(),
+                       [this](const Part& part) { return HasAll(part.ref); });
+  }
+
+ private:
+  bool HasAll(const PartRef& ref) {
+    if (ref.comm < 0 || view_.matcher.comms()[ref.comm].opaque) return false;  // not known
+    if (ref.kind != PartKind::kCollective) {
+      const Transfer* const transfer = view_.matcher.FindTransfer(ref);
+      return transfer != nullptr && MayRun(transfer->send) && MayRun(transfer->receive);
+    }
+    // Each of its members asks.
+    const auto [known, added] = collectives_.try_emplace({ref.comm, ref.sequence}, false);
+    if (!added) return known->second;
+    const Instance* const instance = view_.matcher.FindInstance(ref.comm, ref.sequence);
+    known->second =
+        instance != nullptr && std::all_of(instance->members.begin(), instance->members.end(),
+                                           [this](const MemberSlot& slot) { return MayRun(slot); });
+    return known->second;
+  }
+
+  bool MayRun(const MemberSlot& slot) const {
+    return slot.state == SlotState::kDone ||
+           (slot.state == SlotState::kCalled && launches_.contains(slot.launch));
+  }
+
+  const WaitView& view_;
+  std::unordered_set<LaunchId> launches_;
+  std::map<std::pair<int, uint64_t>, bool> collectives_;  // by communicator and sequence
+};
+
 }  // namespace
 
 // In one queue, what was issued before it has started. Of each stream the last of it is enough,
@@ -81,7 +134,9 @@ void SharedQueue(const Process& process, const Launch& launch, WaitNodes* nodes)
 }
 
 // Each waits until one of those that were issued before it on its device, and may be resident, is
-// done.
+// done. One whose members may all be resident would be done if it had multiprocessors everywhere: it
+// may also wait for those that were issued later, but ready earlier, and of which another member is not
+// at the front.
 void Processors(const WaitView& view, WaitNodes* nodes) {
   std::map<std::pair<ProcessId, int>, uint32_t> held;  // one of all so far is done
   std::vector<const Launch*> issued;
@@ -92,15 +147,40 @@ void Processors(const WaitView& view, WaitNodes* nodes) {
   std::stable_sort(issued.begin(), issued.end(), [](const Launch* a, const Launch* b) {
     return a->parts.front().order < b->parts.front().order;
   });
+  Residents residents(view);
+  for (const Launch* launch : issued) {
+    const Process& process = *view.execution.Find(launch->process);
+    if (!process.Dead() && MayBeResident(process, *launch, *nodes)) residents.Add(*launch);
+  }
+  // Of each device those of which another member is not at the front, in the order of their issue.
+  std::map<std::pair<ProcessId, int>, std::vector<const Launch*>> unready;
+  for (const Launch* launch : issued) {
+    if (!residents.Has(*launch) || residents.HasAllMembersOf(*launch)) continue;
+    const Process& process = *view.execution.Find(launch->process);
+    unready[{launch->process, DeviceOf(process, *launch)}].push_back(launch);
+  }
   for (const Launch* launch : issued) {
     const Process& process = *view.execution.Find(launch->process);
     const int device = DeviceOf(process, *launch);
     if (device < 0 || process.Dead()) continue;
     const auto before = held.find({launch->process, device});
-    if (before != held.end()) {
-      nodes->Wait(nodes->StartOf(launch->id), before->second, Reason::kResources);
+    const bool here = residents.Has(*launch);
+    uint32_t free = before == held.end() ? kNoNode : before->second;
+    const auto others = unready.find({launch->process, device});
+    if (here && others != unready.end() && residents.HasAllMembersOf(*launch) &&
+        WasBehind(*launch) && IssuedAfter(*launch, *others->second.back())) {
+      const uint32_t any = nodes->Add(NodeKind::kProcessors, /*any=*/true);
+      (*nodes)[any].process = launch->process;
+      (*nodes)[any].launch = launch->id;
+      if (free != kNoNode) nodes->Wait(any, free, Reason::kResources);
+      for (const Launch* other : others->second) {
+        if (IssuedAfter(*launch, *other))
+          nodes->Wait(any, nodes->DoneOf(other->id), Reason::kResources);
+      }
+      free = any;
     }
-    if (!MayBeResident(process, *launch, *nodes)) continue;
+    if (free != kNoNode) nodes->Wait(nodes->StartOf(launch->id), free, Reason::kResources);
+    if (!here) continue;
     const uint32_t node = nodes->Add(NodeKind::kProcessors, /*any=*/true);
     (*nodes)[node].process = launch->process;
     (*nodes)[node].launch = launch->id;
