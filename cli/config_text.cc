@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "common/budget.h"
 #include "common/json_text.h"
 #include "common/read_file.h"
 
@@ -62,7 +63,6 @@ size_t MostDots(std::string_view text) {
   }
   return most;
 }
-constexpr size_t kMostDots = 16;
 
 json FromToml(const toml::node& node) {
   if (const toml::table* table = node.as_table()) {

@@ -12,12 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "common/budget.h"
 #include "common/status.h"
 
 namespace gordian {
-
-inline constexpr uint32_t kMaxFrameBytes = 64u << 20;        // compressed
-inline constexpr uint64_t kMaxFrameContents = 256ull << 20;  // decompressed
 
 // Writes all bytes at `offset`, or none: on an error truncates what it wrote. `path` is for
 // messages.

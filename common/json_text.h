@@ -5,11 +5,9 @@
 #include <cstddef>
 #include <string_view>
 
-namespace gordian {
+#include "common/budget.h"
 
-// No file or answer of gordian nests deeper. To copy or print a value recurses as deep as it nests,
-// so a file of brackets alone would overflow the stack.
-inline constexpr size_t kMostNesting = 64;
+namespace gordian {
 
 // Whether lists and objects of `json` nest deeper than kMostNesting. Any bytes.
 constexpr bool NestsTooDeep(std::string_view json) {

@@ -5,12 +5,10 @@
 #include <cstdint>
 #include <string>
 
+#include "common/budget.h"
 #include "common/status.h"
 
 namespace gordian {
-
-// Of JSON, TOML and the like: a verdict of 16,384 ranks has 20 MB.
-inline constexpr uint64_t kMostFileBytes = 256ull << 20;
 
 // For files that a person names and that fit into memory. The error names `path` and the reason: it
 // is no regular file (a pipe would be waited for), or has more than `most` bytes.

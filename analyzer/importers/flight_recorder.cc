@@ -9,13 +9,13 @@
 #include <tuple>
 
 #include "analyzer/importers/plain_data.h"
+#include "common/budget.h"
 #include "common/read_file.h"
 
 namespace gordian::importers {
 namespace {
 
 constexpr size_t kBeginning = 4096;
-constexpr uint64_t kMostDumpBytes = 512ull << 20;
 
 using View = PlainData::View;
 

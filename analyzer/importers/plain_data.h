@@ -14,12 +14,10 @@
 #include <utility>
 #include <vector>
 
+#include "common/budget.h"
 #include "common/status.h"
 
 namespace gordian::importers {
-
-// What the values of one file may take.
-inline constexpr uint64_t kMostPlainBytes = 1ull << 30;
 
 class PlainData {
  public:

@@ -10,14 +10,10 @@
 #include <functional>
 #include <string>
 
+#include "common/budget.h"
 #include "gordian/v1/ingest.pb.h"
 
 namespace gordian::analyzer {
-
-inline constexpr int kMaxMessageBytes = 64 << 20;
-// Messages, texts and list items within one message. Each becomes an object of some tens of bytes,
-// however few bytes it came in: two, at the least.
-inline constexpr size_t kMaxMessageParts = 1 << 20;
 
 // Messages come in as bytes, so that they can be looked at before they become objects.
 using IngestStream = grpc::ServerReaderWriter<v1::ToCollector, grpc::ByteBuffer>;

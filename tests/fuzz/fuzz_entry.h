@@ -6,11 +6,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace gordian::fuzz {
 
 void FuzzTraceReader(const uint8_t* data, size_t bytes);
 void FuzzRingFile(const uint8_t* data, size_t bytes);
+// A ring file with a good header: slots for 8 of each kind, 4 threads with rings of 64 records.
+std::string SmallRingFile();
 void FuzzFlightDump(const uint8_t* data, size_t bytes);
 void FuzzNcclReport(const uint8_t* data, size_t bytes);
 void FuzzAnalysis(const uint8_t* data, size_t bytes);

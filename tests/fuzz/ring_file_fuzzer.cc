@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -94,7 +95,55 @@ void ReadEverything(collector::RingFile* file) {
 
 }  // namespace
 
+std::string SmallRingFile() {
+  constexpr uint32_t kSlots = 8, kRings = 4;
+  constexpr uint64_t kRecords = 64;
+  ring::Header header{};
+  header.magic = ring::kRingMagic;
+  header.abi_version = ring::kRingAbiVersion;
+  header.header_bytes = sizeof(header);
+  header.pid = 1;
+  header.clock.ns_per_tick_q32 = 1ull << 32;
+  header.threads_offset = (sizeof(ring::Header) + 63) / 64 * 64;
+  header.streams_offset = header.threads_offset + kSlots * sizeof(ring::ThreadSlot);
+  header.comms_offset = header.streams_offset + kSlots * sizeof(ring::StreamSlot);
+  header.numbers_offset = header.comms_offset + kSlots * sizeof(ring::CommSlot);
+  header.rings_offset = header.numbers_offset + kSlots * sizeof(ring::NumberSlot);
+  header.max_threads = header.max_streams = header.max_comms = header.max_numbers = kSlots;
+  const uint64_t queue = header.rings_offset + kRings * kRecords * sizeof(ring::Record);
+  header.file_bytes = queue + sizeof(ring::PendingQueue);
+  std::string bytes(header.file_bytes, '\0');
+  std::memcpy(bytes.data(), &header, sizeof(header));
+  for (uint32_t i = 0; i < kRings; ++i) {
+    ring::ThreadSlot slot{};
+    slot.tid = i + 1;
+    slot.ring_offset = header.rings_offset + i * kRecords * sizeof(ring::Record);
+    slot.ring_slots = kRecords;
+    slot.ring_head = kRecords - i;
+    std::memcpy(bytes.data() + header.threads_offset + i * sizeof(slot), &slot, sizeof(slot));
+  }
+  ring::StreamSlot stream{};
+  stream.stream = 1;
+  stream.pending_offset = queue;
+  std::memcpy(bytes.data() + header.streams_offset, &stream, sizeof(stream));
+  return bytes;
+}
+
+// Bytes that begin as a ring file does are one. All others are changes to a small file: the place of
+// a word, in two bytes, and its eight bytes, again and again. No fuzzer guesses a header.
 void FuzzRingFile(const uint8_t* data, size_t bytes) {
+  static const std::string kSmall = SmallRingFile();
+  std::string changed;
+  if (bytes < sizeof(ring::kRingMagic) ||
+      std::memcmp(data, kSmall.data(), sizeof(ring::kRingMagic)) != 0) {
+    changed = kSmall;
+    for (; bytes >= 10; data += 10, bytes -= 10) {
+      const size_t word = (data[0] | static_cast<size_t>(data[1]) << 8) % (changed.size() / 8);
+      std::memcpy(changed.data() + 8 * word, data + 2, 8);
+    }
+    data = reinterpret_cast<const uint8_t*>(changed.data());
+    bytes = changed.size();
+  }
   const int fd = memfd_create("ring", MFD_CLOEXEC);
   const int for_reader = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (fd < 0 || for_reader < 0 || write(fd, data, bytes) != static_cast<ssize_t>(bytes)) {

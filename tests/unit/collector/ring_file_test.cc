@@ -447,43 +447,8 @@ TEST(RingFileTest, FuzzSmokeOfRandomBytes) {
   }
 }
 
-// A small file with a good header: slots for 8 of each kind, 4 threads with rings of 64 records.
-std::string SmallRingFile() {
-  constexpr uint32_t kSlots = 8, kRings = 4;
-  constexpr uint64_t kRecords = 64;
-  ring::Header header{};
-  header.magic = ring::kRingMagic;
-  header.abi_version = ring::kRingAbiVersion;
-  header.header_bytes = sizeof(header);
-  header.pid = 1;
-  header.clock.ns_per_tick_q32 = 1ull << 32;
-  header.threads_offset = (sizeof(ring::Header) + 63) / 64 * 64;
-  header.streams_offset = header.threads_offset + kSlots * sizeof(ring::ThreadSlot);
-  header.comms_offset = header.streams_offset + kSlots * sizeof(ring::StreamSlot);
-  header.numbers_offset = header.comms_offset + kSlots * sizeof(ring::CommSlot);
-  header.rings_offset = header.numbers_offset + kSlots * sizeof(ring::NumberSlot);
-  header.max_threads = header.max_streams = header.max_comms = header.max_numbers = kSlots;
-  const uint64_t queue = header.rings_offset + kRings * kRecords * sizeof(ring::Record);
-  header.file_bytes = queue + sizeof(ring::PendingQueue);
-  std::string bytes(header.file_bytes, '\0');
-  std::memcpy(bytes.data(), &header, sizeof(header));
-  for (uint32_t i = 0; i < kRings; ++i) {
-    ring::ThreadSlot slot{};
-    slot.tid = i + 1;
-    slot.ring_offset = header.rings_offset + i * kRecords * sizeof(ring::Record);
-    slot.ring_slots = kRecords;
-    slot.ring_head = kRecords - i;
-    std::memcpy(bytes.data() + header.threads_offset + i * sizeof(slot), &slot, sizeof(slot));
-  }
-  ring::StreamSlot stream{};
-  stream.stream = 1;
-  stream.pending_offset = queue;
-  std::memcpy(bytes.data() + header.streams_offset, &stream, sizeof(stream));
-  return bytes;
-}
-
 TEST(RingFileTest, FuzzSmokeOfAGoodHeaderWithRandomRest) {
-  const std::string good = SmallRingFile();
+  const std::string good = fuzz::SmallRingFile();
   for (uint32_t seed = 0; seed < 10'000; ++seed) {
     std::mt19937_64 random(seed);
     std::string bytes = good;
