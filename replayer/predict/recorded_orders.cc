@@ -40,7 +40,7 @@ class Reader {
     Begin();
     size_t before = 0;
     for (const auto& [id, rank] : ranks_) {
-      const auto earlier = [this, begin = rank.begin](const RecordedCall& call) {
+      const auto earlier = [begin = rank.begin](const RecordedCall& call) {
         return Wanted(call) && call.order < begin;
       };
       before += static_cast<size_t>(
