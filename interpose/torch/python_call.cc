@@ -11,7 +11,9 @@
 namespace gordian::interpose {
 namespace {
 
-constexpr uint32_t kRunsOthers = UINT32_MAX;  // as in interpose/python/gordian_torch/shim.py
+// As in interpose/python/gordian_torch/shim.py.
+constexpr uint32_t kRunsOthers = UINT32_MAX;
+constexpr uint32_t kOutsideOfPyTorch = UINT32_MAX - 1;
 
 // As interpose/python/gordian_torch/shim.py fills it.
 struct Python {
@@ -119,7 +121,8 @@ GORDIAN_API void* gordian_torch_call(void* self, void* arguments, void* keywords
 
 // The same for calls that C++ may see too (EnterTorchCall). A number from before() is the line of
 // the job in its lower half, and the group in its upper one, or kRunsOthers: what the function does
-// is then recorded where it is seen, and after() is not called. Else the front end records it.
+// is then recorded where it is seen, and after() is not called. kOutsideOfPyTorch is the same, but
+// within a call of PyTorch that one's line stands. Else the front end records it.
 GORDIAN_API void* gordian_torch_method(void* self, void* arguments, void* keywords) {
   using namespace gordian::interpose;
   const Python& python = g_python;
@@ -133,7 +136,11 @@ GORDIAN_API void* gordian_torch_method(void* self, void* arguments, void* keywor
   const uint64_t number = only_line ? python.number(token) : 0;
   const uint64_t line = number & UINT32_MAX;
   const auto upper = static_cast<uint32_t>(number >> 32);
-  const bool runs_others = upper == kRunsOthers;
+  if (upper == kOutsideOfPyTorch && WithinTorchCall()) {
+    python.decrease(token);
+    return python.call(python.tuple_item(self, 1), arguments, keywords);
+  }
+  const bool runs_others = upper == kRunsOthers || upper == kOutsideOfPyTorch;
   TorchCall outer = {};
   EnterTorchCall(runs_others ? gordian::ring::kNoId : upper,
                  line != 0 ? gordian::ring::kTextSite | line : 0, !only_line, runs_others, &outer);

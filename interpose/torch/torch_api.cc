@@ -14,7 +14,7 @@ namespace gordian::interpose {
 namespace {
 
 // What the front end was written for; it records nothing with a shim that says another number.
-constexpr uint32_t kApiVersion = 3;
+constexpr uint32_t kApiVersion = 4;
 constexpr uint64_t kPieceBytes = sizeof(ring::PiecePayload);
 constexpr uint64_t kMostPieces = ring::kLastPiece - 1;
 
@@ -100,6 +100,11 @@ void EnterTorchCall(uint32_t comm, uint64_t site, bool recorded, bool runs_other
   torch.runs_others = runs_others;
   torch.issue = 0;
   torch.issued.comm = ring::kNoId;
+}
+
+bool WithinTorchCall() {
+  const ThreadContext* const thread = CurrentThread();
+  return thread != nullptr && thread->torch.depth != 0;
 }
 
 void LeaveTorchCall(bool failed, const TorchCall& outer) {

@@ -27,6 +27,8 @@ inline constexpr int64_t kLongLimitMs = 300'000;
 // Python inside count for themselves. `outer` is what the thread was in, for LeaveTorchCall.
 void EnterTorchCall(uint32_t comm, uint64_t site, bool recorded, bool runs_others,
                     TorchCall* outer);
+// Whether this thread is in one.
+bool WithinTorchCall();
 // `failed`: by an exception, so that an operation that it has issued is nothing to wait for.
 void LeaveTorchCall(bool failed, const TorchCall& outer);
 

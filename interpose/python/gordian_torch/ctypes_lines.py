@@ -9,7 +9,7 @@ import ctypes
 import os
 import sys
 
-from gordian_torch.shim import FAILED, RUNS_OTHERS, Shim
+from gordian_torch.shim import FAILED, OUTSIDE_OF_PYTORCH, Shim
 from gordian_torch.sites import Sites
 
 _PREFIXES = ("nccl", "cuda")
@@ -28,7 +28,7 @@ def install():
 
     def with_line(*arguments, **keywords):
         try:
-            return RUNS_OTHERS | line_of(get_frame(1))
+            return OUTSIDE_OF_PYTORCH | line_of(get_frame(1))
         except Exception:
             return None
 

@@ -2,9 +2,11 @@
 
 import ctypes
 
-VERSION = 3
+VERSION = 4
 # In place of a group: the call runs others, which count for themselves.
 RUNS_OTHERS = 0xffffffff << 32
+# The same where no call of PyTorch is around it, whose line would stand.
+OUTSIDE_OF_PYTORCH = 0xfffffffe << 32
 # What the second half gets in place of a result, when the function has raised.
 FAILED = object()
 
