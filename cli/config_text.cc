@@ -120,8 +120,9 @@ StatusOr<json> ParseConfigText(const std::string& text, const std::string& name)
       return Status::InvalidArgument(name + ": not TOML: " + error.what());
     }
   }
-  if (NestsTooDeep(text)) {
-    return Status::InvalidArgument(name + ": lists and objects are nested more than " +
+  if (std::string_view key; NestsTooDeep(text, &key)) {
+    return Status::InvalidArgument(name + ": " + (key.empty() ? "" : std::string(key) + ": ") +
+                                   "lists and objects are nested more than " +
                                    std::to_string(kMostNesting) + " deep");
   }
   try {

@@ -26,6 +26,14 @@ TEST(JsonText, RefusesWhatNestsDeeperThanItsBound) {
   EXPECT_TRUE(ParseJson<nlohmann::ordered_json>(Nested(1'000'000, "1")).is_discarded());
 }
 
+TEST(JsonText, NamesTheKey) {
+  const std::string deep = Nested(kMostNesting, "1");
+  std::string_view key;
+  const std::string text = "{\"a\": [1, {\"b\": \"c\"}], \"d\": " + deep + "}";
+  EXPECT_TRUE(NestsTooDeep(text, &key));
+  EXPECT_EQ(key, "d");
+}
+
 TEST(JsonText, BracketsInTextsDoNotCount) {
   const std::string brackets(1000, '[');
   for (const std::string& text : {brackets, "\\\"" + brackets, brackets + "\\\\", "{" + brackets}) {
