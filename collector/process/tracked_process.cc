@@ -469,7 +469,7 @@ void TrackedProcess::ReadState(v1::ProcessState* out) {
   // process may have called NCCL for the first time since the read above: so read the header after
   // both.
   const uint64_t nccl_calls = ring_->NcclCalls();
-  ring_->ReadHeader(&header);
+  const bool whole = ring_->ReadHeader(&header);
   if (ProfilerGivesCalls(header, nccl_calls)) {
     out->add_not_visible("host waits and the creation of communicators, of pid " +
                          std::to_string(name_.identity.pid) +
@@ -485,7 +485,7 @@ void TrackedProcess::ReadState(v1::ProcessState* out) {
                          " kernels would have computed, which gordian skipped (--stub-compute),");
   }
   // Without a watcher an answer is needed only while there is unfinished work to look at.
-  out->set_answered(header.watcher_tid != 0 ? WatcherAnswered() : !unfinished);
+  out->set_answered(whole && (header.watcher_tid != 0 ? WatcherAnswered() : !unfinished));
   // Reads the header after the watcher's answer: the watcher writes its findings there first.
   if (out->answered() && ring_->ReadHeader(&header)) {
     for (uint32_t i = 0; i < std::min(header.early_used, ring::kMaxEarly); ++i) {

@@ -180,11 +180,10 @@ Status RingFile::CheckHeader() {
 }
 
 bool RingFile::ReadHeader(ring::Header* out) {
-  if (damaged_ || !Guarded([&] { LoadWords(base_, out); })) {
-    return false;
-  }
-  damaged_ = !IsOfOneFile(header_, *out);
-  if (damaged_) {
+  const bool read = !damaged_ && Guarded([&] { LoadWords(base_, out); });
+  if (read) damaged_ = !IsOfOneFile(header_, *out);
+  if (!read || damaged_) {
+    *out = {};  // no caller counts by what another process wrote there
     return false;
   }
   out->threads_used = std::min(out->threads_used, header_.max_threads);

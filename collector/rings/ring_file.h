@@ -54,7 +54,8 @@ class RingFile {
   bool damaged() const { return damaged_; }
   bool usable() const { return !broken_ && !damaged_; }
 
-  // The changing part, now. The numbers of used slots are cut to what the file has room for.
+  // The changing part, now. The numbers of used slots are cut to what the file has room for. False:
+  // *out is all zeros.
   bool ReadHeader(ring::Header* out);
 
   // A copy of a slot. `index` must be below the max_* of header().
