@@ -37,11 +37,12 @@ if [ "$keep" = keep ]; then
   for name in "${fuzzers[@]}"; do
     into=tests/fuzz/corpus/$name
     small=$(mktemp -d)
-    # Of inputs that reach the same code libFuzzer keeps the smallest; of those, 64 KiB in files of at most 4.
+    # Of inputs that reach the same code libFuzzer keeps the smallest; of those some forty, 64 KiB in all.
     "build/fuzz/tests/${name}_fuzzer" -merge=1 -max_len=4096 "$small" "build/fuzz/corpus/$name" "$into" >/dev/null 2>&1
     rm -f "$into"/*
+    every=$(($(ls "$small" | wc -l) / 40 + 1))
     bytes=0
-    for file in $(ls -Sr "$small" | awk 'NR % 7 == 0') $(ls -S "$small" | head -n 8); do
+    for file in $(ls -S "$small" | awk -v every="$every" 'NR % every == 0'); do
       bytes=$((bytes + $(stat -c %s "$small/$file")))
       [ "$bytes" -le 65536 ] || break
       cp "$small/$file" "$into/${file:0:12}"
