@@ -23,7 +23,7 @@ std::string Nested(size_t deep, const std::string& inner) {
 TEST(JsonText, RefusesWhatNestsDeeperThanItsBound) {
   EXPECT_FALSE(ParseJson<json>(Nested(kMostNesting, "1")).is_discarded());
   EXPECT_TRUE(ParseJson<json>(Nested(kMostNesting + 1, "1")).is_discarded());
-  EXPECT_TRUE(ParseJson<nlohmann::ordered_json>(Nested(1'000'000, "1")).is_discarded());
+  EXPECT_TRUE(ParseJson<nlohmann::ordered_json>(Nested(100'000, "1")).is_discarded());
 }
 
 TEST(JsonText, NamesTheKey) {
@@ -60,16 +60,22 @@ size_t DepthOf(const json& value) {
 
 TEST(JsonText, CountsAsTheParserDoes) {
   int deep = 0;
-  for (uint32_t seed = 0; seed < 2'000; ++seed) {
+  for (uint32_t seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);
     json value = 1;
     for (size_t left = random() % (2 * kMostNesting); left > 0; --left) {
-      value = random() % 2 == 0 ? json::array({"]\"[", value}) : json{{"}\\{", value}, {"b", "{"}};
+      json around = random() % 2 == 0 ? json::array({"]\"["}) : json{{"b", "{"}};
+      if (around.is_array()) {
+        around.push_back(std::move(value));
+      } else {
+        around["}\\{"] = std::move(value);
+      }
+      value = std::move(around);
     }
     EXPECT_EQ(NestsTooDeep(value.dump()), DepthOf(value) > kMostNesting) << value.dump();
     deep += DepthOf(value) > kMostNesting ? 1 : 0;
   }
-  EXPECT_GT(deep, 500);
+  EXPECT_GT(deep, 50);
 }
 
 }  // namespace
