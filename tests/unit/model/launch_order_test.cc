@@ -57,35 +57,8 @@ TEST(Resources, ASharedQueueIsASuspicion) {
   EXPECT_TRUE(model.Current().findings.empty());
 }
 
-TEST(Resources, OperationsThatLeaveEachOtherNoRoom) {
-  const std::vector<Program> programs = {
-      Inits(2) + Program{AllReduce(0, 1), AllReduce(1, 2), DeviceSync()},
-      Inits(2) + Program{AllReduce(1, 2), AllReduce(0, 1), DeviceSync()}};
-  const auto small = [](SimJob* job) { job->processors = 1; };
-  ExpectHealthy(Comms(2, 2), programs);
-  int hangs = 0;
-  for (uint64_t seed = 1; seed <= 20; ++seed) {
-    SimJob job(Comms(2, 2), programs, false, seed);
-    small(&job);
-    JobModel model;
-    job.Run();
-    job.Rounds(&model, 8);
-    // It hangs if each rank starts the operation first that it called first.
-    if (job.Unfinished().empty()) continue;
-    ++hangs;
-    ExpectVerdict(model.Current(), Suspected("resource-cycle"));
-    EXPECT_TRUE(Assumes(model.Current().main, "multiprocessors"));
-  }
-  EXPECT_GT(hangs, 0);
-}
-
-// Rank 0 issues the operation of B later than that of A, before which its stream had other work, and
-// the device starts it first; rank 1 does so after that of A.
-TEST(Resources, AnOperationThatOvertakesOneLeavesItNoRoom) {
-  const Program waits = Inits(2) + Program{AllReduce(0, 2), StreamSync(2), AllReduce(0, 2)};
-  const std::vector<Program> programs = {
-      waits + Program{AllReduce(1, 3), DeviceSync()},
-      waits + Program{Record(2, 2), WaitEvent(2, 3), AllReduce(1, 3), DeviceSync()}};
+// With one operation at a time on each device some orders of starts hang; each gets the suspicion.
+void ExpectNoRoom(const std::vector<Program>& programs) {
   ExpectHealthy(Comms(2, 2), programs);
   int hangs = 0;
   for (uint64_t seed = 1; seed <= 40; ++seed) {
@@ -100,6 +73,20 @@ TEST(Resources, AnOperationThatOvertakesOneLeavesItNoRoom) {
     EXPECT_TRUE(Assumes(model.Current().main, "multiprocessors"));
   }
   EXPECT_GT(hangs, 0);
+}
+
+// It hangs if each rank starts the operation first that it called first.
+TEST(Resources, OperationsThatLeaveEachOtherNoRoom) {
+  ExpectNoRoom({Inits(2) + Program{AllReduce(0, 1), AllReduce(1, 2), DeviceSync()},
+                Inits(2) + Program{AllReduce(1, 2), AllReduce(0, 1), DeviceSync()}});
+}
+
+// Rank 0 issues the operation of B later than that of A, before which its stream had other work, and
+// the device starts it first; rank 1 does so after that of A.
+TEST(Resources, AnOperationThatOvertakesOneLeavesItNoRoom) {
+  const Program waits = Inits(2) + Program{AllReduce(0, 2), StreamSync(2), AllReduce(0, 2)};
+  ExpectNoRoom({waits + Program{AllReduce(1, 3), DeviceSync()},
+                waits + Program{Record(2, 2), WaitEvent(2, 3), AllReduce(1, 3), DeviceSync()}});
 }
 
 // Queues and multiprocessors explain nothing while something else may.
