@@ -38,7 +38,8 @@ def server_of_a_job_that_runs(case):
 
 
 def server_of_a_job_that_hangs(case):
-    """Killed before, at or after the verdict: every node hears the deadlock."""
+    """Killed before, at or after the verdict: every node hears the deadlock. It may be proven before the last node is
+    back; then ranks 1 and 2 differ, and no third says which of them departs."""
     server = case.server()
     proxy = case.proxy(server)
     job = Job(case, "a", f"127.0.0.1:{proxy.port}", "inversion_one_stream")
@@ -48,7 +49,10 @@ def server_of_a_job_that_hangs(case):
     proxy.target = server.port
     codes = job.wait()
     wait_for(lambda: (server.verdict("a") or {}).get("verdict") == "deadlock", "the server's verdict")
-    check_deadlock(server, job, codes)
+    verdict = server.verdict("a")
+    if verdict["culprit_ranks"] != [NODES - 2, NODES - 1] or "went away" not in str(verdict["evidence"]["not_visible"]):
+        check_deadlock(server, job, codes)
+    expect(verdict["confidence"] == "confirmed" and codes == [137] * NODES, verdict["summary"], codes)
 
 
 def node(case):
