@@ -21,7 +21,12 @@ StatusOr<std::string> ReadFrom(int fd, const std::string& path, uint64_t most) {
   if (!S_ISREG(info.st_mode)) {
     return Status::InvalidArgument("cannot read " + path + ": not a regular file");
   }
-  std::string text;
+  const auto too_large = [&] {
+    return Status::DataLoss("cannot read " + path + ": it has more than " +
+                            std::to_string(most >> 20) + " MiB");
+  };
+  if (info.st_size > 0 && static_cast<uint64_t>(info.st_size) > most) return too_large();
+  std::string text;  // its size may not be known, as below /proc, and it may grow
   while (true) {
     const size_t before = text.size();
     text.resize(before + kBlock);
@@ -37,10 +42,7 @@ StatusOr<std::string> ReadFrom(int fd, const std::string& path, uint64_t most) {
     if (got == 0) {
       return text;
     }
-    if (text.size() > most) {
-      return Status::DataLoss("cannot read " + path + ": it has more than " +
-                              std::to_string(most >> 20) + " MiB");
-    }
+    if (text.size() > most) return too_large();
   }
 }
 

@@ -276,6 +276,24 @@ class Files(Neighbours):
         for verb in ("explain", "analyze"):
             self.assertEqual(self.gordian(verb, "alone", timeout=10).returncode, 2)
 
+    def test_files_beyond_their_bounds(self):
+        for name, begin, mib, verb, bound in (("a.json", "{", 300, "simulate", "256 MiB"),
+                                              ("gordian.gtrace", "GTRACE1\n", 600, "analyze", None),
+                                              ("nccl_trace_rank_0", '{"entries":', 600, "analyze", "512 MiB"),
+                                              ("verdict.json", "{", 300, "explain", "256 MiB")):
+            with self.subTest(name):
+                folder = self.path("at-" + name)
+                os.mkdir(folder)
+                with open(os.path.join(folder, name), "w") as f:
+                    f.write(begin)
+                    f.truncate(mib << 20)  # a hole: it takes no room on the disk
+                done = self.gordian(verb, folder if name == "verdict.json" else os.path.join(folder, name), timeout=20,
+                                    preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20)))
+                self.assertEqual(done.returncode, 2 if bound else done.returncode, done.stdout + done.stderr)
+                self.assertIn(done.returncode, (2, 3), done.stdout + done.stderr)
+                self.assertIn(bound or "gordian", done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
     def test_a_trace_cut_or_changed_anywhere(self):
         self.gordian("run", "--emulator", "--session", "s", "--", *TWIN)
         with open(self.path("s/trace.gtrace"), "rb") as f:
