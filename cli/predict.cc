@@ -297,8 +297,8 @@ bool PrintJson(const PredictFlags& flags, const Predictions& predictions,
   return PrintOut(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
-bool PrintText(const PredictFlags& flags, const Predictions& predictions,
-               const std::vector<Verified>& verified, const KnownSites& known) {
+bool PrintFindings(const PredictFlags& flags, const Predictions& predictions,
+                   const std::vector<Verified>& verified, const KnownSites& known) {
   std::string text;
   for (size_t i = 0; i < predictions.predicted.size(); ++i) {
     const Prediction& prediction = predictions.predicted[i];
@@ -334,7 +334,7 @@ bool PrintText(const PredictFlags& flags, const Predictions& predictions,
             " calls before these were not judged: communicators were "
             "made or ended after them\n";
   for (const std::string& reason : predictions.not_judged) text += "not judged: " + reason + "\n";
-  return cli::PrintText(text);
+  return PrintText(text);
 }
 
 std::vector<SarifFinding> SarifFindings(const PredictFlags& flags, const Predictions& predictions,
@@ -412,7 +412,7 @@ int Run(PredictFlags flags) {
   if (flags.json) {
     if (!PrintJson(flags, predictions, verified, *known)) return kExitUsage;
   } else if (predictions.judged) {
-    if (!PrintText(flags, predictions, verified, *known)) return kExitUsage;
+    if (!PrintFindings(flags, predictions, verified, *known)) return kExitUsage;
   } else {
     for (const std::string& reason : predictions.not_judged) PrintError("not judged: " + reason);
   }

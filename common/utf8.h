@@ -15,7 +15,7 @@ std::string CleanUtf8(std::string text);
 // The same of a field of `bytes` bytes, whose text ends at its first NUL or with the field.
 std::string TextOf(const char* field, size_t bytes);
 
-// Of valid UTF-8 (CleanUtf8): control characters become spaces, and so do those that turn the
+// Replaces by spaces, in valid UTF-8 (CleanUtf8), control characters and those that turn the
 // direction of text, by which a name can make a line read as another one. For what goes to a
 // terminal or into a report: names and paths come from watched processes.
 std::string Printable(std::string_view text);

@@ -136,7 +136,7 @@ def garbage(case):
 
 
 def greedy(case):
-    """Peers that send as much as they can, of jobs of their own, and peers that never read what they are told."""
+    """48 peers of 8 other jobs send batches as fast as the server takes them; a quarter of them never read its answers."""
     def attack(server, at_end):
         streams = [Stream(server.port, reads=i % 4 != 0) for i in range(48)]
         sent = [0] * len(streams)

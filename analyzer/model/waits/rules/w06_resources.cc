@@ -134,9 +134,8 @@ void SharedQueue(const Process& process, const Launch& launch, WaitNodes* nodes)
 }
 
 // Each waits until one of those that were issued before it on its device, and may be resident, is
-// done. One whose members may all be resident would be done if it had multiprocessors everywhere: it
-// may also wait for those that were issued later, but ready earlier, and of which another member is not
-// at the front.
+// done. One whose members may all be resident would be done if it had multiprocessors everywhere. It
+// may also wait for a later one that was ready earlier, and that waits for a member that cannot start.
 void Processors(const WaitView& view, WaitNodes* nodes) {
   std::map<std::pair<ProcessId, int>, uint32_t> held;  // one of all so far is done
   std::vector<const Launch*> issued;
@@ -152,7 +151,7 @@ void Processors(const WaitView& view, WaitNodes* nodes) {
     const Process& process = *view.execution.Find(launch->process);
     if (!process.Dead() && MayBeResident(process, *launch, *nodes)) residents.Add(*launch);
   }
-  // Of each device those of which another member is not at the front, in the order of their issue.
+  // By device, in the order of issue: those that wait for a member that cannot start yet.
   std::map<std::pair<ProcessId, int>, std::vector<const Launch*>> unready;
   for (const Launch* launch : issued) {
     if (!residents.Has(*launch) || residents.HasAllMembersOf(*launch)) continue;
