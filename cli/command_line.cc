@@ -34,11 +34,6 @@ std::string ExplainParseError(const CLI::App& app, const CLI::ParseError& error)
   } else if (at == &app && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
     what = "a verb is missing";
   }
-  for (char& c : what) {
-    if (c == '\n') {
-      c = ' ';
-    }
-  }
   return what + " (try: " + name + " --help)";
 }
 

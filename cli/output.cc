@@ -49,6 +49,10 @@ bool WriteAll(int fd, std::string_view text) {
 }
 
 void PrintError(std::string_view text) {
+  WriteAll(STDERR_FILENO, "gordian: " + Printable(CleanUtf8(std::string(text))) + "\n");
+}
+
+void PrintErrorLines(std::string_view text) {
   WriteAll(STDERR_FILENO, "gordian: " + PrintableLines(text) + "\n");
 }
 

@@ -11,9 +11,12 @@ namespace gordian::cli {
 // Writes all of `text` to `fd`, retrying until it is out or write() fails: false, and errno.
 bool WriteAll(int fd, std::string_view text);
 
-// Writes "gordian: TEXT\n" to stderr.
+// Writes "gordian: TEXT\n" to stderr, as one line: a name in TEXT from outside cannot begin another.
 void PrintError(std::string_view text);
 void PrintNote(std::string_view text);
+
+// The same for the output of another program, which keeps its lines.
+void PrintErrorLines(std::string_view text);
 
 // Writes to standard output. Returns false, after one line on stderr, when it could not (a full
 // disk).

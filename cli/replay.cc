@@ -427,7 +427,7 @@ int Report(const ReplayFlags& flags, const Attempt& attempt) {
   if (attempt.Holds()) return attempt.no_script.empty() ? kExitOk : kExitInconclusive;
   for (const replayer::VerifyRun& run : attempt.verified->runs) {
     if (run.signature == origin.signature && run.exit_code == replayer::kReproduced) continue;
-    PrintError("a run that did not reproduce the hang printed:\n" + run.output);
+    PrintErrorLines("a run that did not reproduce the hang printed:\n" + run.output);
     break;
   }
   return kExitProblem;
@@ -459,7 +459,7 @@ int Benchmark(const ReplayFlags& flags, const replayer::Schedule& schedule, Prog
       WriteBenchmark(flags, schedule, progress);
   if (!written.ok()) {
     progress->Clear();
-    PrintError(written.status().message());
+    PrintErrorLines(written.status().message());
     return kExitUsage;
   }
   const std::optional<replayer::Verified>& verified = *written;
@@ -491,7 +491,7 @@ int Benchmark(const ReplayFlags& flags, const replayer::Schedule& schedule, Prog
   if (!verified || ended == static_cast<int>(verified->runs.size())) return kExitOk;
   const auto bad = std::find_if(verified->runs.begin(), verified->runs.end(),
                                 [](const replayer::VerifyRun& run) { return !HasEnded(run); });
-  PrintError("a run that failed printed:\n" + bad->output);
+  PrintErrorLines("a run that failed printed:\n" + bad->output);
   return kExitProblem;
 }
 
@@ -547,13 +547,13 @@ int Replay(ReplayFlags flags) {
   }
   if (!attempt.ok()) {
     progress.Clear();
-    PrintError(attempt.status().message());
+    PrintErrorLines(attempt.status().message());
     return kExitUsage;
   }
   if (flags.fix && attempt->Holds()) {
     if (const Status fixed = TryFixes(flags, &progress, &*attempt); !fixed.ok()) {
       progress.Clear();
-      PrintError(fixed.message());
+      PrintErrorLines(fixed.message());
       return kExitUsage;
     }
   }

@@ -350,7 +350,7 @@ class Names(Neighbours):
         texts["run that ends"] = done.stderr
         for options in (["predict", twin], ["plan", twin], ["plan", twin, "--collectives"], ["doctor", "--", program]):
             done = self.gordian(*options)
-            texts[" ".join(options[:1])] = done.stdout + done.stderr
+            texts[f"{options[0]}, {len(options)} words"] = done.stdout + done.stderr
         sleeper = os.path.join(folder, "sleep" + self.EVIL.replace("/", "!"))
         shutil.copy("/bin/sleep", sleeper)
         process = subprocess.Popen([sleeper, "60"], stdin=subprocess.DEVNULL)
