@@ -56,7 +56,8 @@ ordered_json CommToJson(const model::CommSnapshot& comm, const SiteResolver& sit
           {"destroyed", comm.destroyed},
           {"sequence_min", comm.sequence_min},
           {"sequence_max", comm.sequence_max},
-          {"behind", comm.behind}};
+          {"behind", comm.behind},
+          {"behind_by", comm.behind_by}};
 }
 
 ordered_json CommsToJson(const std::vector<model::CommSnapshot>& comms, const SiteResolver& sites) {

@@ -287,6 +287,7 @@ class Analysis::Impl {
     stats.records = events_.records();
     stats.rounds = events_.rounds();
     stats.dropped_events = events_.dropped();
+    stats.last_progress_ns = model_.LastProgress();
     return stats;
   }
 

@@ -144,6 +144,7 @@ class Analysis {
     uint64_t rounds = 0;
     uint64_t dropped_events = 0;  // malformed
     uint64_t revision = 0;
+    uint64_t last_progress_ns = 0;  // monotonic; 0: none yet
     uint64_t trace_lost_events = 0;
     bool job_ended = false;
     bool session_degraded = false;

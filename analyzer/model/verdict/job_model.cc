@@ -712,6 +712,13 @@ std::map<ProcessId, int> JobModel::Ranks() const { return impl_->Ranks(); }
 std::vector<ProcessId> JobModel::About(const Verdict& verdict) const {
   return impl_->About(verdict);
 }
+uint64_t JobModel::LastProgress() const {
+  uint64_t last = 0;
+  for (const auto& [id, process] : impl_->execution_.processes()) {
+    last = std::max(last, process.last_progress_ns);
+  }
+  return last;
+}
 JobSnapshot JobModel::Snapshot() const {
   return TakeSnapshot(impl_->execution_, impl_->matcher_, impl_->now_ns_);
 }

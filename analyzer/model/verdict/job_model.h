@@ -72,6 +72,8 @@ class JobModel {
 
   // The current state of every rank and communicator.
   JobSnapshot Snapshot() const;
+  // JobSnapshot::last_progress_ns, without the rest.
+  uint64_t LastProgress() const;
 
   // Everything unfinished, for callers that need more than a verdict. Valid until the next fact.
   const ExecutionGraph& execution() const;

@@ -106,13 +106,18 @@ CommSnapshot CommunicatorOf(int index, const Matcher& matcher, const Names& name
   snapshot.destroyed = any && !held;
   snapshot.sequence_min = static_cast<int64_t>(least) - 1;
   snapshot.sequence_max = static_cast<int64_t>(most) - 1;
+  std::vector<std::pair<int, int64_t>> behind;
   for (int r = 0; r < static_cast<int>(comm.members.size()); ++r) {
     const CommMember& member = comm.members[r];
-    if (member.known && member.next_sequence < most) {
-      snapshot.behind.push_back(names.MemberRank(index, r));
-    }
+    if (!member.known || member.next_sequence >= most) continue;
+    behind.emplace_back(names.MemberRank(index, r),
+                        static_cast<int64_t>(most - member.next_sequence));
   }
-  std::sort(snapshot.behind.begin(), snapshot.behind.end());
+  std::sort(behind.begin(), behind.end());
+  for (const auto& [rank, by] : behind) {
+    snapshot.behind.push_back(rank);
+    snapshot.behind_by.push_back(by);
+  }
   return snapshot;
 }
 

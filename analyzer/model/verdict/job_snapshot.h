@@ -49,7 +49,8 @@ struct CommSnapshot {
   bool destroyed = false;  // by every member that gordian saw
   // The last collective that the slowest and the fastest member have called; -1: none yet.
   int64_t sequence_min = -1, sequence_max = -1;
-  std::vector<int> behind;  // ranks that have not called sequence_max
+  std::vector<int> behind;         // ranks that have not called sequence_max
+  std::vector<int64_t> behind_by;  // how many calls each of them lacks
 };
 
 struct JobSnapshot {

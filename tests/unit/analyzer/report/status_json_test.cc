@@ -63,7 +63,8 @@ StatusFacts TwoRankFacts() {
                                           .destroyed = false,
                                           .sequence_min = 3,
                                           .sequence_max = 4,
-                                          .behind = {1}});
+                                          .behind = {1},
+                                          .behind_by = {2}});
   facts.nodes = {{.index = 0, .name = "n0", .number = 0},
                  {.index = 1, .name = "n1", .number = 1, .away = true}};
   facts.sites = [](const model::Site& site) {
@@ -156,6 +157,9 @@ TEST(StatusJsonTest, HasEveryFieldInItsOrder) {
       "sequence_max": 4,
       "behind": [
         1
+      ],
+      "behind_by": [
+        2
       ]
     }
   ],
