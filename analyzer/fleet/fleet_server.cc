@@ -128,6 +128,23 @@ class FleetServer::Impl final {
     return all;
   }
 
+  bool LookAt(const std::string& folder, const std::function<void(Analysis&)>& look) {
+    JobEntry* entry = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& one : entries_) {
+        if (one->folder == folder && one->live != nullptr && !stopping_) entry = one.get();
+      }
+      if (entry == nullptr) return false;
+      ++entry->streams;  // keeps the job in memory: resolving call sites may take long
+    }
+    look(entry->live->analysis());
+    const std::lock_guard lock(mutex_);
+    --entry->streams;
+    wake_.notify_all();
+    return true;
+  }
+
   void Stop() {
     {
       const std::lock_guard lock(mutex_);
@@ -372,26 +389,22 @@ class FleetServer::Impl final {
   }
 
   grpc::Status GetStatus(const v1::GetStatusRequest& request, v1::GetStatusResponse* response) {
-    JobEntry* entry = nullptr;
+    std::string folder;
     {
       const std::lock_guard lock(mutex_);
       for (const auto& one : entries_) {
         const bool wanted = request.job().empty() || one->name == request.job();
-        if (wanted && one->live != nullptr) entry = one.get();
+        if (wanted && one->live != nullptr) folder = one->folder;
       }
-      if (entry == nullptr) {
-        return {grpc::StatusCode::NOT_FOUND,
-                request.job().empty() ? "no job runs here" : "no job of this name runs here"};
-      }
-      ++entry->streams;  // keeps the job in memory: resolving call sites may take long
     }
-    uint64_t revision = 0;
-    response->set_status_json(entry->live->analysis().StatusJson(&revision));
-    response->set_revision(revision);
-    const std::lock_guard lock(mutex_);
-    --entry->streams;
-    wake_.notify_all();
-    return grpc::Status::OK;
+    const bool found = !folder.empty() && LookAt(folder, [&](Analysis& analysis) {
+      uint64_t revision = 0;
+      response->set_status_json(analysis.StatusJson(&revision));
+      response->set_revision(revision);
+    });
+    if (found) return grpc::Status::OK;
+    return {grpc::StatusCode::NOT_FOUND,
+            request.job().empty() ? "no job runs here" : "no job of this name runs here"};
   }
 
   void Housekeep() {
@@ -446,6 +459,9 @@ FleetServer::~FleetServer() = default;
 Status FleetServer::Start(FleetOptions options) { return impl_->Start(std::move(options)); }
 int FleetServer::port() const { return impl_->port(); }
 std::vector<FleetServer::JobStatus> FleetServer::jobs() const { return impl_->jobs(); }
+bool FleetServer::LookAt(const std::string& folder, const std::function<void(Analysis&)>& look) {
+  return impl_->LookAt(folder, look);
+}
 size_t FleetServer::streams() const { return impl_->streams(); }
 void FleetServer::Stop() { impl_->Stop(); }
 

@@ -68,9 +68,12 @@ class FleetServer {
     uint64_t dropped_events = 0;
   };
   std::vector<JobStatus> jobs() const;
+  // Looks at the analysis of the job in this folder (JobStatus::folder), which stays in memory
+  // meanwhile. False: it is not in memory.
+  bool LookAt(const std::string& folder, const std::function<void(Analysis&)>& look);
   size_t streams() const;  // open now
 
-  // Ends all streams; closes every trace in order before it returns.
+  // Ends all streams; closes every trace in order before it returns. No LookAt may run any more.
   void Stop();
 
  private:
