@@ -64,7 +64,9 @@ RULES = {
                   ["grpc", "protobuf", "spdlog", "gordian::common", "gordian::proto", "CLI11", "MPI"]),
     "replayer": (["replayer/", "analyzer/", "common/", "gordian/v1/"], r"grpc|boost/(?!container/)|CLI/|cuda|nccl",
                  ["grpc", "gordian::collector", "gordian::interpose"]),
-    "cli": (["cli/", "runtime/include/", "replayer/", "planner/", "simulator/", "analyzer/", "collector/", "common/", "proto/", "gordian/v1/"], r"cuda_runtime|nccl", []),
+    "analyzer/web": (["analyzer/", "common/"], r"CLI/|cuda|grpc|google/protobuf", ["grpc", "gordian::server", "gordian::collector"]),
+    "dashboard": (["dashboard/", "analyzer/web/"], HEAVY, ["grpc", "gordian::server"]),
+    "cli": (["cli/", "dashboard/", "runtime/include/", "replayer/", "planner/", "simulator/", "analyzer/", "collector/", "common/", "proto/", "gordian/v1/"], r"cuda_runtime|nccl", []),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
 # Text of programs that a program writes is no code of its own.
@@ -99,7 +101,7 @@ def check(root):
         if seen == 0:
             problems.append(f"{folder}/: no sources found (moved without its rule?)")
     for at, dirs, names in os.walk(root):
-        dirs[:] = [d for d in dirs if not d.startswith(".") and d != "build"]
+        dirs[:] = [d for d in dirs if not d.startswith(".") and d not in ("build", "node_modules")]
         for name in names:
             if name == "CMakeLists.txt" or name.endswith(".cmake"):
                 with open(os.path.join(at, name)) as f:

@@ -1,0 +1,257 @@
+#include "analyzer/web/gateway.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "analyzer/model/verdict/check_catalogue.h"
+#include "analyzer/web/http_server.h"
+#include "analyzer/web/metrics.h"
+#include "common/json_text.h"
+#include "common/version.h"
+
+namespace gordian::web {
+namespace {
+
+using nlohmann::ordered_json;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLookEvery(1000);
+// Changes that come so close together are one event.
+constexpr milliseconds kGather(50);
+constexpr char kJobPath[] = "/api/v1/jobs/";
+constexpr char kJsonType[] = "application/json; charset=utf-8";
+
+std::string Dump(const ordered_json& json) {
+  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+}  // namespace
+
+class Gateway::Impl {
+ public:
+  Status Start(GatewayOptions options) {
+    options_ = std::move(options);
+    LookAround();  // before the first viewer
+    HttpOptions http;
+    http.listen = options_.listen;
+    http.token = options_.token;
+    http.answer = [this](const HttpRequest& request) { return Answer(request); };
+    http.on_refused = options_.on_refused;
+    GORDIAN_RETURN_IF_ERROR(http_.Start(std::move(http)));
+    looker_ = std::thread([this] { Run(); });
+    return Status::Ok();
+  }
+
+  int port() const { return http_.port(); }
+
+  void Wake() {
+    const std::lock_guard lock(mutex_);
+    woken_ = true;
+    wake_.notify_all();
+  }
+
+  void Stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+      wake_.notify_all();
+    }
+    if (looker_.joinable()) {
+      looker_.join();
+      LookAround();  // tells viewers how it ended
+    }
+    http_.Stop();
+  }
+
+ private:
+  // What was said of a job.
+  struct Said {
+    uint64_t version = 0;
+    uint64_t revision = 0;
+    uint64_t changes = 0;
+    bool live = false;
+    std::string confirmed;  // the kind that was counted; "": none
+    ordered_json json;
+  };
+  struct Document {
+    uint64_t version = 0;
+    std::string text, packed;
+  };
+
+  void Run() {
+    std::unique_lock lock(mutex_);
+    while (!stopping_) {
+      wake_.wait_for(lock, kLookEvery, [this] { return woken_ || stopping_; });
+      const bool woken = std::exchange(woken_, false);
+      lock.unlock();
+      if (woken || http_.stats().viewers > 0) LookAround();
+      lock.lock();
+      if (woken && !stopping_) wake_.wait_for(lock, kGather, [this] { return stopping_; });
+    }
+  }
+
+  // Publishes the jobs that have changed.
+  void LookAround() {
+    const std::vector<JobSummary> jobs = options_.jobs->Jobs();
+    const std::lock_guard lock(said_mutex_);
+    std::set<std::string> there;
+    for (const JobSummary& job : jobs) {
+      there.insert(job.job);
+      Said& said = said_[job.job];
+      Count(job.main, &said);
+      const bool same = said.version > 0 && said.revision == job.revision &&
+                        said.changes == job.changes && said.live == job.live;
+      if (!same) ++said.version;
+      said.revision = job.revision;
+      said.changes = job.changes;
+      said.live = job.live;
+      said.json = {{"job", job.job},
+                   {"verdict", model::Name(job.main.verdict)},
+                   {"confidence", model::Name(job.main.confidence)},
+                   {"check", job.main.check},
+                   {"summary", job.main.summary},
+                   {"revision", job.revision},
+                   {"version", said.version},
+                   {"job_ended", job.job_ended},
+                   {"live", job.live},
+                   {"ranks", job.main.evidence.ranks_seen},
+                   {"since_progress_s", job.since_progress_s}};
+      if (!same) http_.Publish(job.job, "job", Dump(said.json));
+    }
+    std::erase_if(said_, [&](const auto& entry) {
+      if (there.contains(entry.first)) return false;
+      http_.Forget(entry.first);
+      return true;
+    });
+  }
+
+  void Count(const model::Finding& main, Said* said) {
+    const bool proven =
+        model::SaysTrouble(main.verdict) && main.confidence == model::Confidence::kConfirmed;
+    const std::string kind = proven ? model::Name(main.verdict) : "";
+    if (proven && kind != said->confirmed) ++deadlocks_[kind];
+    said->confirmed = kind;
+  }
+
+  HttpResponse Answer(const HttpRequest& request) {
+    const std::string& path = request.path;
+    const auto file = [](std::string_view text, const char* type) {
+      return HttpResponse{.type = type, .body = std::string(text)};
+    };
+    const PageFiles& files = options_.files;
+    if (path == "/") return file(files.index_html, "text/html; charset=utf-8");
+    if (path == "/app.js") return Packed(request, file(files.app_js, "text/javascript; charset=utf-8"));
+    if (path == "/app.css") return Packed(request, file(files.app_css, "text/css; charset=utf-8"));
+    if (path == "/healthz") return {.body = "ok\n"};
+    if (path == "/metrics") return Packed(request, Metrics(request));
+    if (path == "/api/v1/jobs") return Packed(request, {.type = kJsonType, .body = Jobs()});
+    if (path.starts_with(kJobPath)) return OneJob(request, path.substr(sizeof kJobPath - 1));
+    return {.status = 404};
+  }
+
+  static HttpResponse Packed(const HttpRequest& request, HttpResponse response) {
+    constexpr size_t kWorthPacking = 1024;
+    if (!request.gzip || response.body.size() < kWorthPacking) return response;
+    response.body = Gzip(response.body);
+    response.gzip = true;
+    return response;
+  }
+
+  std::string Jobs() {
+    LookAround();
+    ordered_json list = ordered_json::array();
+    const std::lock_guard lock(said_mutex_);
+    for (const auto& [job, said] : said_) list.push_back(said.json);
+    return Dump({{"schema", "gordian.jobs.v1"},
+                 {"gordian_version", kVersion},
+                 {"jobs", std::move(list)}});
+  }
+
+  // Makes a document once for all who ask for the same version of it.
+  HttpResponse OneJob(const HttpRequest& request, const std::string& job) {
+    uint64_t version = 0;
+    {
+      const std::lock_guard lock(said_mutex_);
+      const auto said = said_.find(job);
+      if (said == said_.end()) return {.status = 404, .body = "404: no job of this name is here\n"};
+      version = said->second.version;
+    }
+    const std::lock_guard lock(documents_mutex_);
+    Document& document = documents_[job];
+    if (document.text.empty() || document.version != version) {
+      StatusOr<PageParts> parts = options_.jobs->Look(job);
+      if (!parts.ok()) {
+        documents_.erase(job);
+        return {.status = 404, .body = "404: " + parts.status().message() + "\n"};
+      }
+      document.version = version;
+      document.text = PageDocument(*parts);
+      document.packed = Gzip(document.text);
+      ForgetOthers(job);
+    }
+    return {.type = kJsonType,
+            .body = request.gzip ? document.packed : document.text,
+            .gzip = request.gzip};
+  }
+
+  // Documents of large jobs take megabytes.
+  void ForgetOthers(const std::string& job) {
+    constexpr size_t kMostDocuments = 16;
+    while (documents_.size() > kMostDocuments) {
+      const auto first = documents_.begin();
+      documents_.erase(first->first == job ? std::next(first) : first);
+    }
+  }
+
+  HttpResponse Metrics(const HttpRequest& request) {
+    LookAround();
+    std::vector<MetricJob> jobs;
+    for (const JobSummary& job : options_.jobs->Jobs()) {
+      const std::string text = options_.jobs->StatusJson(job.job);
+      if (text.empty()) continue;
+      auto status = ParseJson<ordered_json>(text);
+      if (status.is_object()) jobs.push_back({job.job, std::move(status)});
+    }
+    const HttpServer::Stats stats = http_.stats();
+    ServerMetrics server{.viewers = stats.viewers, .answers = stats.answers};
+    {
+      const std::lock_guard lock(said_mutex_);
+      server.deadlocks = deadlocks_;
+    }
+    const bool open = request.accept.find("application/openmetrics-text") != std::string::npos;
+    return {.type = open ? kOpenMetricsType : kMetricsTextType,
+            .body = MetricsText(jobs, &server,
+                                open ? MetricsFormat::kOpenMetrics : MetricsFormat::kText)};
+  }
+
+  GatewayOptions options_;
+  HttpServer http_;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool woken_ = false;
+  bool stopping_ = false;
+  std::thread looker_;
+
+  std::mutex said_mutex_;
+  std::map<std::string, Said> said_;
+  std::map<std::string, uint64_t> deadlocks_;
+
+  std::mutex documents_mutex_;
+  std::map<std::string, Document> documents_;
+};
+
+Gateway::Gateway() : impl_(std::make_unique<Impl>()) {}
+Gateway::~Gateway() { Stop(); }
+Status Gateway::Start(GatewayOptions options) { return impl_->Start(std::move(options)); }
+int Gateway::port() const { return impl_->port(); }
+void Gateway::Wake() { impl_->Wake(); }
+void Gateway::Stop() { impl_->Stop(); }
+
+}  // namespace gordian::web

@@ -1,0 +1,80 @@
+// Serves jobs to people and to Prometheus: the live page, its JSON, server-sent events, /metrics.
+//
+//   /  app.js  app.css     the page
+//   /api/v1/jobs           all jobs, a summary each
+//   /api/v1/jobs/NAME      the page's document of one (page_document.h)
+//   /api/v1/events         an event for each summary that changes
+//   /metrics               OpenMetrics text
+//   /healthz               "ok"
+//
+// The gateway looks at the jobs when a verdict changes, and once a second while a viewer is there.
+// What a look costs is paid on the gateway's own threads, and once for all viewers.
+#ifndef GORDIAN_ANALYZER_WEB_GATEWAY_H_
+#define GORDIAN_ANALYZER_WEB_GATEWAY_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "analyzer/model/verdict/verdict.h"
+#include "analyzer/web/page_document.h"
+#include "common/status.h"
+
+namespace gordian::web {
+
+struct JobSummary {
+  std::string job;  // names it in addresses, so no two of a source have one
+  model::Finding main;
+  uint64_t revision = 0;
+  uint64_t changes = 0;  // differs when anything but times has changed
+  bool job_ended = false;
+  bool live = false;
+  double since_progress_s = -1;
+};
+
+// The jobs of one gordian. Thread-safe.
+class JobSource {
+ public:
+  virtual ~JobSource() = default;
+  // The oldest first. Quick.
+  virtual std::vector<JobSummary> Jobs() = 0;
+  // May take long. Error: there is no such job.
+  virtual StatusOr<PageParts> Look(const std::string& job) = 0;
+  // Its status alone, for metrics; "": it has none.
+  virtual std::string StatusJson(const std::string& job) = 0;
+};
+
+struct GatewayOptions {
+  std::string listen;  // HOST:PORT, port 0: any
+  std::string token;   // as HttpOptions::token
+  PageFiles files;
+  std::shared_ptr<JobSource> jobs;
+  std::function<void(const std::string&)> on_refused;  // a line for people
+};
+
+// Thread-safe; call Start once.
+class Gateway {
+ public:
+  Gateway();
+  ~Gateway();  // Stop(), if the owner did not
+  Gateway(const Gateway&) = delete;
+  Gateway& operator=(const Gateway&) = delete;
+
+  Status Start(GatewayOptions options);
+  int port() const;
+
+  // A verdict has changed: looks at the jobs now. Quick; call it from any thread.
+  void Wake();
+
+  void Stop();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gordian::web
+
+#endif  // GORDIAN_ANALYZER_WEB_GATEWAY_H_

@@ -1,0 +1,91 @@
+// A small HTTP/1.1 server for the live page, its JSON and `/metrics`: Boost.Beast on one thread, and
+// two threads that make answers.
+//
+// Peers are not trusted. Bounds, each beside its constant in http_server.cc: bytes of a request,
+// time to send it and to take the answer, connections, viewers, and what waits for a viewer that
+// does not read. A peer past a bound gets a status that names it, or is cut off; others notice
+// nothing.
+#ifndef GORDIAN_ANALYZER_WEB_HTTP_SERVER_H_
+#define GORDIAN_ANALYZER_WEB_HTTP_SERVER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/status.h"
+
+namespace gordian::web {
+
+struct HttpRequest {
+  bool head = false;   // HEAD: the server sends no body
+  std::string path;    // percent-decoded, without what follows '?'
+  std::string accept;  // as the client sent it
+  bool gzip = false;   // the client takes it
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string type = "text/plain; charset=utf-8";
+  std::string body;
+  bool gzip = false;  // `body` is packed
+};
+
+struct HttpOptions {
+  std::string listen;  // HOST:PORT, port 0: any
+  // Empty: every peer may ask, as long as it names this machine's loopback address as the host, so
+  // that no page of another site can (DNS rebinding). Else every path below /api/ and /metrics wants
+  // "Authorization: Bearer TOKEN".
+  std::string token;
+  // GET and HEAD of anything but kEventsPath; called on two threads at once.
+  std::function<HttpResponse(const HttpRequest&)> answer;
+  // A line for each request that is refused for its token, and each address that is made to wait.
+  std::function<void(const std::string&)> on_refused;
+};
+
+inline constexpr char kEventsPath[] = "/api/v1/events";
+
+// Thread-safe; call Start once.
+class HttpServer {
+ public:
+  HttpServer();
+  ~HttpServer();  // Stop(), if the owner did not
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+
+  // Errors: the address cannot be resolved or bound.
+  Status Start(HttpOptions options);
+  int port() const;
+
+  // Sends an event to every viewer. The server remembers the last event of each `key`; a viewer that
+  // comes later gets those first, and one that returns gets those it has not had.
+  void Publish(const std::string& key, const std::string& event, const std::string& data);
+  // The key is gone: later viewers do not get it.
+  void Forget(const std::string& key);
+
+  struct Stats {
+    size_t connections = 0;
+    size_t viewers = 0;
+    std::map<int, uint64_t> answers;  // by status
+  };
+  Stats stats() const;
+
+  // Sends what was published before, as far as viewers take it at once.
+  void Stop();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Takes the same time for all texts of one length.
+bool SameSecret(std::string_view given, std::string_view wanted);
+
+}  // namespace gordian::web
+
+#endif  // GORDIAN_ANALYZER_WEB_HTTP_SERVER_H_
