@@ -1,0 +1,208 @@
+// Follows the server: its events, and the document of the job on screen. Never gives up: while the
+// server is away it keeps what it has and tries again.
+import { readJob, readJobs, readPage } from "../model/read";
+import type { JobRow, PageDocument } from "../model/types";
+import { EventReader } from "./events";
+import { authorization } from "./token";
+
+export type Connection = "connecting" | "open" | "away" | "denied";
+
+export interface LiveState {
+  connection: Connection;
+  away_since: number; // Date.now() of the last answer before it went away
+  jobs: ReadonlyMap<string, JobRow>;
+  gordian_version: string;
+  watched: string | null;
+  page: PageDocument | null;
+  page_at: number; // performance.now() when the document came
+  problem: string; // why there is no document
+}
+
+const kFirstDelay = 500;
+const kLongestDelay = 5000;
+const kBetweenDocuments = 500;
+const kLongestAnswer = 30000;
+const kAgain = 2000; // after an answer that did not come
+const kSilence = 25000; // the server sends a comment every 10 s
+
+export class Live {
+  state: LiveState = {
+    connection: "connecting",
+    away_since: 0,
+    jobs: new Map(),
+    gordian_version: "",
+    watched: null,
+    page: null,
+    page_at: 0,
+    problem: "",
+  };
+  private delay = kFirstDelay;
+  private lastEvent = "";
+  private wake: (() => void) | null = null;
+  private seen = -1; // version of the document on screen
+  private fetching = false;
+  private fetchedAt = -Infinity;
+  private timer: ReturnType<typeof setTimeout> | null = null;
+
+  constructor(private readonly changed: (state: LiveState) => void) {}
+
+  start(): void {
+    void this.follow();
+  }
+
+  watch(job: string | null): void {
+    if (job === this.state.watched) return;
+    this.seen = -1;
+    this.fetchedAt = -Infinity;
+    this.set({ watched: job, page: null, problem: "" });
+    this.refresh();
+  }
+
+  // Tries again at once, as after a token was entered.
+  retry(): void {
+    this.delay = kFirstDelay;
+    this.wake?.();
+  }
+
+  private set(part: Partial<LiveState>): void {
+    this.state = { ...this.state, ...part };
+    this.changed(this.state);
+  }
+
+  private sleep(ms: number | null): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = ms === null ? null : setTimeout(resolve, ms);
+      this.wake = () => {
+        if (timer !== null) clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+
+  private async follow(): Promise<void> {
+    for (;;) {
+      try {
+        await this.readEvents();
+      } catch {
+        // Whatever broke, the server is away; the state below says so.
+      }
+      if (this.state.connection === "denied") {
+        await this.sleep(null);
+        continue;
+      }
+      if (this.state.connection !== "away") {
+        this.set({ connection: "away", away_since: Date.now() });
+      }
+      await this.sleep(this.delay);
+      this.delay = Math.min(kLongestDelay, this.delay * 2);
+    }
+  }
+
+  private async readEvents(): Promise<void> {
+    const abort = new AbortController();
+    let silence = setTimeout(() => abort.abort(), kSilence);
+    try {
+      const listed = await fetch("api/v1/jobs", { headers: authorization(), signal: abort.signal });
+      if (this.isDenied(listed) || !listed.ok) return;
+      const list: unknown = await listed.json();
+      const jobs = readJobs(list);
+      this.set({
+        jobs: new Map(jobs.map((job) => [job.job, job])),
+        gordian_version: versionOf(list),
+      });
+      const headers: Record<string, string> = { ...authorization(), Accept: "text/event-stream" };
+      if (this.lastEvent !== "") headers["Last-Event-ID"] = this.lastEvent;
+      const response = await fetch("api/v1/events", { headers, signal: abort.signal });
+      if (this.isDenied(response) || !response.ok || response.body === null) return;
+      this.delay = kFirstDelay;
+      this.set({ connection: "open" });
+      this.refresh();
+      const reader = new EventReader();
+      const decoder = new TextDecoder();
+      const body = response.body.getReader();
+      for (;;) {
+        const { done, value } = await body.read();
+        if (done) return;
+        clearTimeout(silence);
+        silence = setTimeout(() => abort.abort(), kSilence);
+        const events = reader.push(decoder.decode(value, { stream: true }));
+        if (events.length === 0) continue;
+        const changed = new Map(this.state.jobs);
+        for (const event of events) {
+          if (event.id !== "") this.lastEvent = event.id;
+          if (event.event !== "job") continue;
+          const job = readJob(JSON.parse(event.data));
+          if (job !== null) changed.set(job.job, job);
+        }
+        this.set({ jobs: changed });
+        this.refresh();
+      }
+    } finally {
+      clearTimeout(silence);
+      abort.abort();
+    }
+  }
+
+  private isDenied(response: Response): boolean {
+    if (response.status !== 401) return false;
+    this.set({ connection: "denied" });
+    return true;
+  }
+
+  // Fetches the watched document if the server has another version, at most twice a second.
+  private refresh(): void {
+    const job = this.state.watched;
+    if (job === null || this.fetching || this.timer !== null) return;
+    const version = this.state.jobs.get(job)?.version ?? -1;
+    if (this.state.page !== null && version === this.seen) return;
+    const wait = this.fetchedAt + kBetweenDocuments - performance.now();
+    if (wait > 0) {
+      this.timer = setTimeout(() => {
+        this.timer = null;
+        this.refresh();
+      }, wait);
+      return;
+    }
+    void this.fetchDocument(job, version);
+  }
+
+  private async fetchDocument(job: string, version: number): Promise<void> {
+    this.fetching = true;
+    this.fetchedAt = performance.now();
+    let came = false;
+    try {
+      const address = `api/v1/jobs/${encodeURIComponent(job)}`;
+      const signal = AbortSignal.timeout(kLongestAnswer);
+      const response = await fetch(address, { headers: authorization(), signal });
+      if (this.state.watched === job && !this.isDenied(response)) {
+        if (response.ok) {
+          const page = readPage(await response.json());
+          this.seen = version;
+          this.set({ page, page_at: performance.now(), problem: "" });
+          came = true;
+        } else if (response.status === 404) {
+          this.set({ problem: "The server has no job of this name." });
+        }
+      }
+    } catch (error) {
+      if (error instanceof Error && !(error instanceof TypeError)) {
+        this.set({ problem: error.message });
+      }
+    } finally {
+      this.fetching = false;
+    }
+    if (came || this.state.watched !== job) {
+      this.refresh();
+    } else if (this.state.connection === "open" && this.timer === null) {
+      this.timer = setTimeout(() => {
+        this.timer = null;
+        this.refresh();
+      }, kAgain);
+    }
+  }
+}
+
+function versionOf(list: unknown): string {
+  const version = (list as { gordian_version?: unknown } | null)?.gordian_version;
+  return typeof version === "string" ? version : "";
+}

@@ -1,0 +1,256 @@
+// Runs the live page against a small server that speaks the same as gordian's: the verdict appears
+// and changes, the server goes away and comes back, and asks for a token.
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+
+import { axe, openTab, shoot, startBrowser } from "./lib/browser.mjs";
+import { dist, fixture, hostile } from "./lib/documents.mjs";
+
+const kPolicy =
+  "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " +
+  "img-src 'self' data:";
+const kTypes = { html: "text/html", js: "text/javascript", css: "text/css" };
+
+// A server of some jobs; `change` publishes a new document of one of them.
+class Mock {
+  constructor(token = "") {
+    this.token = token;
+    this.pages = new Map();
+    this.versions = new Map();
+    this.streams = new Set();
+    this.resumed = [];
+    this.documents = 0;
+    this.event = 0;
+    this.port = 0;
+  }
+
+  row(job) {
+    const page = this.pages.get(job);
+    return {
+      job,
+      verdict: page.verdict?.verdict ?? "healthy",
+      confidence: page.verdict?.confidence ?? "suspected",
+      check: page.verdict?.check ?? "",
+      summary: page.verdict?.summary ?? "",
+      revision: page.verdict?.revision ?? 0,
+      version: this.versions.get(job),
+      job_ended: page.status.job_ended,
+      live: true,
+      ranks: page.status.ranks.length,
+      since_progress_s: page.status.since_progress_s,
+      started: "",
+    };
+  }
+
+  change(job, page) {
+    this.pages.set(job, { ...page, job, live: true, history: null });
+    this.versions.set(job, (this.versions.get(job) ?? 0) + 1);
+    for (const stream of this.streams) this.send(stream, job);
+  }
+
+  send(stream, job) {
+    const data = JSON.stringify(this.row(job));
+    stream.write(`id: ${++this.event}\nevent: job\ndata: ${data}\n\n`);
+  }
+
+  answer(request, response) {
+    const { pathname } = new URL(request.url, "http://localhost");
+    const json = (value) => {
+      response.writeHead(200, { "Content-Type": "application/json" });
+      response.end(JSON.stringify(value));
+    };
+    if (!pathname.startsWith("/api/")) {
+      const name = pathname === "/" ? "index.html" : pathname.slice(1);
+      response.writeHead(200, {
+        "Content-Type": kTypes[name.split(".").at(-1)],
+        "Content-Security-Policy": kPolicy,
+      });
+      response.end(readFileSync(join(dist, name)));
+    } else if (this.token && request.headers.authorization !== `Bearer ${this.token}`) {
+      response.writeHead(401).end();
+    } else if (pathname === "/api/v1/jobs") {
+      const jobs = [...this.pages.keys()].map((job) => this.row(job));
+      json({ schema: "gordian.jobs.v1", gordian_version: "0.1.0", jobs });
+    } else if (pathname === "/api/v1/events") {
+      this.resumed.push(request.headers["last-event-id"] ?? "");
+      response.writeHead(200, { "Content-Type": "text/event-stream" });
+      response.write(":\n\n");
+      for (const job of this.pages.keys()) this.send(response, job);
+      this.streams.add(response);
+      response.on("close", () => this.streams.delete(response));
+    } else {
+      const job = decodeURIComponent(pathname.slice("/api/v1/jobs/".length));
+      const page = this.pages.get(job);
+      ++this.documents;
+      if (page === undefined) response.writeHead(404).end();
+      else json(page);
+    }
+  }
+
+  async start() {
+    this.server = createServer((request, response) => this.answer(request, response));
+    await new Promise((done) => this.server.listen(this.port, "127.0.0.1", done));
+    this.server.unref();
+    this.port = this.server.address().port;
+    this.address = `http://127.0.0.1:${this.port}/`;
+  }
+
+  async stop() {
+    for (const stream of this.streams) stream.destroy();
+    this.server.closeAllConnections();
+    await new Promise((done) => this.server.close(done));
+  }
+}
+
+function healthy() {
+  const page = fixture("hybrid");
+  Object.assign(page.verdict, {
+    verdict: "healthy",
+    confidence: "confirmed",
+    summary: "The job runs, nothing is stuck.",
+    advice: "",
+    cycle: [],
+    operations: [],
+    stacks: [],
+    culprit_ranks: [],
+    culprit_processes: [],
+    victim_ranks: [],
+    communicators: [],
+  });
+  page.status.job_ended = false;
+  page.status.since_progress_s = 0.1;
+  return page;
+}
+
+function stuck() {
+  const page = fixture("hybrid");
+  page.status.job_ended = false;
+  page.status.since_progress_s = 75;
+  return page;
+}
+
+let browser;
+before(async () => (browser = await startBrowser()));
+after(async () => browser.stop());
+
+// What the browser itself says about a server that went away is no error of the page.
+const own = (errors) => errors.filter((text) => !/Failed to load resource|ERR_/.test(text));
+
+test("the verdict appears, changes, and outlives the server", async () => {
+  const mock = new Mock();
+  mock.change("train", healthy());
+  await mock.start();
+  const { tab, seen } = await openTab(browser, 1280, "light");
+  await tab.goto(mock.address);
+  await tab.waitForSelector("text=The job runs, nothing is stuck.");
+  assert.match(await tab.evaluate(() => location.hash), /^#\/job\/train\/verdict/);
+  assert.deepEqual(await axe(tab), []);
+  await shoot(tab, "live-healthy");
+
+  mock.change("train", stuck());
+  await tab.waitForSelector(".cycle");
+  const first = await tab.innerText(".since strong");
+  await tab.waitForFunction(
+    (text) => document.querySelector(".since strong").innerText !== text,
+    first,
+  );
+  assert.match(await tab.innerText(".since strong"), /1 min 1\d s/);
+
+  // Updates keep the scroll and the selection.
+  await tab.evaluate(() => (location.hash = "#/job/train/ranks?rank=3"));
+  await tab.waitForSelector(".grid-row[aria-selected=true]");
+  await tab.setViewportSize({ width: 1280, height: 300 });
+  await tab.evaluate(() => window.scrollTo(0, 120));
+  const before = mock.documents;
+  for (let i = 0; i < 20; ++i) {
+    mock.change("train", stuck());
+    await new Promise((done) => setTimeout(done, 50));
+  }
+  await new Promise((done) => setTimeout(done, 700));
+  assert.ok(mock.documents - before <= 4, `${mock.documents - before} documents in 1.7 s`);
+  assert.equal(await tab.evaluate(() => window.scrollY), 120);
+  assert.equal(await tab.locator(".grid-row[aria-selected=true]").count(), 1);
+  await tab.setViewportSize({ width: 1280, height: 900 });
+
+  await mock.stop();
+  await tab.waitForSelector(".away");
+  assert.match(await tab.innerText(".away"), /No answer since \d\d:\d\d:\d\d; trying again/);
+  assert.equal(await tab.locator(".grid-row[aria-selected=true]").count(), 1);
+  assert.deepEqual(await axe(tab), []);
+  await shoot(tab, "live-away");
+  const later = healthy();
+  later.verdict.summary = "It moves again.";
+  mock.change("train", later);
+  const begin = performance.now();
+  await mock.start();
+  await tab.waitForSelector(".away", { state: "detached" });
+  console.log(`recovered ${(performance.now() - begin).toFixed(0)} ms after the server came back`);
+  assert.notEqual(mock.resumed.at(-1), "");
+  await tab.keyboard.press("1");
+  await tab.waitForSelector("text=It moves again.");
+  assert.deepEqual(own(seen.errors), []);
+  assert.ok(seen.requests.every((url) => url.startsWith(mock.address)));
+  await tab.close();
+  await mock.stop();
+});
+
+test("several jobs are listed, also with hostile names", async () => {
+  const mock = new Mock();
+  const name = 'a/b?<img src=x onerror=alert(1)>#"%\u202E';
+  mock.change("train", healthy());
+  mock.change(name, hostile({ words: false }));
+  await mock.start();
+  for (const [width, scheme] of [
+    [1280, "light"],
+    [360, "dark"],
+  ]) {
+    const { tab, seen } = await openTab(browser, width, scheme);
+    await tab.goto(mock.address);
+    await tab.waitForSelector(".jobs li:nth-child(2)");
+    assert.deepEqual(await axe(tab), []);
+    await shoot(tab, `live-jobs-${width}-${scheme}`);
+    for (const key of ["j", "k", "j", "Enter"]) await tab.keyboard.press(key);
+    await tab.waitForSelector(".cycle");
+    assert.equal(await tab.locator("#app img").count(), 0);
+    assert.match(await tab.innerText("h1"), /<img src=x/);
+    await tab.goBack();
+    await tab.waitForSelector(".jobs");
+    await tab.evaluate(() => (location.hash = "#/job/nothing/verdict"));
+    await tab.waitForSelector("text=The server has no job of this name.");
+    assert.deepEqual(own(seen.errors), []);
+    await tab.close();
+  }
+  await mock.stop();
+});
+
+test("a token is asked for, taken from the address, and kept out of it", async () => {
+  const mock = new Mock("s3cret+/=");
+  mock.change("train", stuck());
+  await mock.start();
+  const { tab, seen } = await openTab(browser, 360, "light");
+  await tab.goto(mock.address);
+  await tab.waitForSelector("text=This server asks for a token");
+  assert.deepEqual(await axe(tab), []);
+  await shoot(tab, "live-token");
+  await tab.fill("input[type=password]", "wrong");
+  await tab.click("button[type=submit]");
+  await tab.waitForSelector("text=did not take that token");
+  await tab.fill("input[type=password]", mock.token);
+  await tab.click("button[type=submit]");
+  await tab.waitForSelector(".cycle");
+  await tab.close();
+
+  const other = await openTab(browser, 1280, "dark");
+  await other.tab.goto(`${mock.address}#token=${encodeURIComponent(mock.token)}`);
+  await other.tab.waitForSelector(".cycle");
+  assert.ok(!(await other.tab.evaluate(() => location.href)).includes("s3cret"));
+  assert.ok(other.seen.requests.every((url) => !url.includes("s3cret")));
+  await other.tab.reload();
+  await other.tab.waitForSelector(".cycle");
+  assert.deepEqual([...own(seen.errors), ...own(other.seen.errors)], []);
+  await other.tab.close();
+  await mock.stop();
+});
