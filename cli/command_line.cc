@@ -37,9 +37,11 @@ std::string ExplainParseError(const CLI::App& app, const CLI::ParseError& error)
   return what + " (try: " + name + " --help)";
 }
 
-int Dispatch(int argc, char** argv, std::span<const AddVerb> verbs) {
+int Dispatch(int argc, char** argv, std::span<const AddVerb> verbs,
+             const MakeRunPage& make_run_page) {
   SilenceLog();
   VerbContext context;
+  context.make_run_page = make_run_page;
 
   // Everything after the first "--" belongs to the job.
   std::vector<std::string> arguments;
@@ -74,9 +76,9 @@ int Dispatch(int argc, char** argv, std::span<const AddVerb> verbs) {
 
 }  // namespace
 
-int Main(int argc, char** argv, std::span<const AddVerb> verbs) {
+int Main(int argc, char** argv, std::span<const AddVerb> verbs, const MakeRunPage& make_run_page) {
   try {
-    return Dispatch(argc, argv, verbs);
+    return Dispatch(argc, argv, verbs, make_run_page);
   } catch (const std::exception& error) {
     PrintError(std::string("internal error: ") + error.what());
     return kExitOwnFailure;

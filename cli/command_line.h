@@ -11,8 +11,9 @@ namespace gordian::cli {
 using AddVerb = void (*)(CLI::App& app, VerbContext* context);
 
 // What a program's main returns: the verb's exit code, or kExitUsage, or kExitOwnFailure for an
-// exception that came this far.
-int Main(int argc, char** argv, std::span<const AddVerb> verbs);
+// exception that came this far. `make_run_page`: as in VerbContext.
+int Main(int argc, char** argv, std::span<const AddVerb> verbs,
+         const MakeRunPage& make_run_page = nullptr);
 
 }  // namespace gordian::cli
 

@@ -1,13 +1,15 @@
 // gordian, with all its verbs.
 #include "cli/command_line.h"
 #include "cli/job/own_limits.h"
+#include "cli/web/run_page.h"
 
 int main(int argc, char** argv) {
   using namespace gordian::cli;  // NOLINT: the verbs below
   constexpr AddVerb kVerbs[] = {
-      AddRunVerb,     AddEnvVerb,    AddStatusVerb,   AddWatchVerb,  AddAnalyzeVerb, AddExplainVerb,
-      AddAttachVerb,  AddChecksVerb, AddDoctorVerb,   AddExportVerb, AddHooksVerb,   AddReplayVerb,
-      AddPredictVerb, AddServeVerb,  AddSimulateVerb, AddPlanVerb,   AddBenchVerb,   AddVersionVerb,
+      AddRunVerb,     AddEnvVerb,      AddStatusVerb,  AddWatchVerb,  AddAnalyzeVerb,
+      AddExplainVerb, AddAttachVerb,   AddChecksVerb,  AddDoctorVerb, AddExportVerb,
+      AddHooksVerb,   AddReplayVerb,   AddPredictVerb, AddReportVerb, AddServeVerb,
+      AddTokenVerb,   AddSimulateVerb, AddPlanVerb,    AddBenchVerb,  AddVersionVerb,
   };
-  return WithEnoughStack([&] { return Main(argc, argv, kVerbs); });
+  return WithEnoughStack([&] { return Main(argc, argv, kVerbs, MakePageOfRun); });
 }

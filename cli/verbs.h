@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cli/least_power.h"
+#include "cli/run/run_page.h"
 
 namespace gordian::cli {
 
@@ -27,6 +28,7 @@ struct VerbContext {
   std::optional<Needs> needs;        // set by it, too: what it keeps; none: everything
   std::vector<std::string> command;  // the words after "--"
   bool has_command_mark = false;     // there was a "--"
+  MakeRunPage make_run_page;         // empty: this program has no page
 };
 
 // Prints help with a fixed usage line: CLI11 does not know of the words after "--".
@@ -51,10 +53,12 @@ void AddChecksVerb(CLI::App& app, VerbContext* context);
 void AddDoctorVerb(CLI::App& app, VerbContext* context);
 void AddHooksVerb(CLI::App& app, VerbContext* context);
 void AddReplayVerb(CLI::App& app, VerbContext* context);
+void AddReportVerb(CLI::App& app, VerbContext* context);
 void AddServeVerb(CLI::App& app, VerbContext* context);
 void AddSimulateVerb(CLI::App& app, VerbContext* context);
 void AddStatusVerb(CLI::App& app, VerbContext* context);
 void AddWatchVerb(CLI::App& app, VerbContext* context);
+void AddTokenVerb(CLI::App& app, VerbContext* context);
 void AddPlanVerb(CLI::App& app, VerbContext* context);
 void AddPredictVerb(CLI::App& app, VerbContext* context);
 void AddVersionVerb(CLI::App& app, VerbContext* context);

@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <filesystem>
+#include <utility>
 
 #include "analyzer/ingest/ingest_service.h"
 #include "analyzer/report/report.h"
@@ -19,12 +21,14 @@
 #include "cli/job/ring_folder.h"
 #include "cli/job/session.h"
 #include "cli/output.h"
+#include "cli/output_file.h"
 #include "cli/run/remote_verdicts.h"
 #include "cli/run/verdict_desk.h"
 #include "cli/run/verdict_policy.h"
 #include "collector/collector.h"
 #include "common/clock.h"
 #include "common/shell_quote.h"
+#include "common/utf8.h"
 
 namespace gordian::cli {
 namespace {
@@ -44,6 +48,7 @@ constexpr uint64_t kStacksNs = 1 * kNsPerSecond;
 constexpr double kUnseenAfter = 4;
 constexpr double kUnseenUntil = 12;
 constexpr uint64_t kUserCommandNs = 10 * kNsPerSecond;
+constexpr uint64_t kMetricsEveryNs = 5 * kNsPerSecond;
 
 std::string JoinCommand(const std::vector<std::string>& command) {
   std::string line;
@@ -134,6 +139,7 @@ void JobRunner::StartObserving() {
   }
   if (!status.ok()) {
     collector_.reset();
+    page_.reset();
     server_.reset();
     remote_.reset();
     PrintError(status.message() + ": the job runs on, unobserved");
@@ -158,14 +164,58 @@ Status JobRunner::ObserveFromHere() {
   // busy processors; gordian waits that long before it reports one.
   if (options_.config.preemptive_collectives)
     server_options.pace.confirming = std::chrono::seconds(1);
-  server_options.analysis.on_verdict = [desk = desk_.get()](const analyzer::VerdictUpdate& update) {
-    desk->OnVerdict(update);
+  server_options.analysis.on_verdict = [this](const analyzer::VerdictUpdate& update) {
+    desk_->OnVerdict(update);
+    if (page_ != nullptr) page_->OnVerdict();
   };
   GORDIAN_RETURN_IF_ERROR(server_->Start(std::move(server_options)));
+  OpenPage();
   collector::Collector::Options collect = CollectorOptions(options_);
   collect.channel = server_->InProcessChannel();
   collector_ = std::make_unique<collector::Collector>(std::move(collect));
   return collector_->Start();
+}
+
+// Before the collector begins, so before any verdict. A page that cannot be served is no reason not
+// to watch the job.
+void JobRunner::OpenPage() {
+  if (!options_.make_page) return;
+  const std::string& named =
+      options_.session_dir.empty() ? options_.program : options_.absolute_session_dir;
+  page_ = options_.make_page({.analysis = server_->analysis(),
+                              .job = std::filesystem::path(named).filename(),
+                              .session_dir = options_.session_dir,
+                              .session_folder = options_.session_folder});
+  if (options_.http.empty()) return;
+  const StatusOr<std::string> address =
+      page_->Serve(options_.http, [desk = desk_.get()](const std::string& line) {
+        desk->OnNotice("gordian: " + Printable(line) + "\n");
+      });
+  if (address.ok()) {
+    Say("gordian: page: " + *address + "\n");
+  } else {
+    PrintError(address.status().message() + ": there is no live page; the job runs on");
+  }
+}
+
+void JobRunner::WritePage() {
+  if (page_ == nullptr || server_ == nullptr) return;
+  const uint64_t revision = server_->analysis()->stats().revision;
+  if (revision != page_revision_) {
+    page_revision_ = revision;
+    page_->WriteReport();
+    metrics_written_ns_ = 0;
+  }
+  WriteMetrics();
+}
+
+void JobRunner::WriteMetrics() {
+  if (options_.metrics_file.empty() || MonoNs() - metrics_written_ns_ < kMetricsEveryNs) return;
+  metrics_written_ns_ = MonoNs();
+  const Status written = WriteOutput(options_.metrics_file, page_->Metrics());
+  if (!written.ok() && !std::exchange(metrics_failed_, true)) {
+    PrintError(written.message() + ": the metrics are not written; the job runs on");
+  }
 }
 
 Status JobRunner::ObserveFromAfar() {
@@ -361,6 +411,7 @@ void JobRunner::TellNews() {
   }
   NoteDegradedSession();
   NoteUnseenRanks();
+  WritePage();
 }
 
 // A verdict on a part of the job reads like one on the whole.
@@ -517,6 +568,9 @@ void JobRunner::StopObserving() {
   } else {
     server_->Stop();
     outcome_.verdict = server_->analysis()->Current();
+    if (page_ != nullptr) page_->WriteLastReport();
+    page_revision_ = server_->analysis()->stats().revision;
+    metrics_written_ns_ = 0;
   }
   TellNews();
   const collector::Collector::Stats stats = collector_->stats();
@@ -527,6 +581,7 @@ void JobRunner::StopObserving() {
   outcome_.refused_files = stats.refused_files;
   outcome_.problem = outcome_.problem || desk_->problem();
   collector_.reset();
+  page_.reset();
   server_.reset();
 }
 

@@ -16,6 +16,7 @@
 #include "cli/job/launcher.h"
 #include "cli/job/process_tree.h"
 #include "cli/run/guardian.h"
+#include "cli/run/run_page.h"
 #include "common/config.h"
 #include "common/owned_folder.h"
 
@@ -41,6 +42,9 @@ struct JobOptions {
   std::shared_ptr<const OwnedFolder> session_folder;  // that very folder; null: none
   std::string ring_dir;                               // empty: gordian does not observe the job
   std::vector<std::string> environment_that_matters;
+  MakeRunPage make_page;     // empty: no page
+  std::string http;          // HOST:PORT of the live page; empty: none
+  std::string metrics_file;  // empty: none
   bool color = false;
   int width = 100;
 };
@@ -89,6 +93,9 @@ class JobRunner {
   void PassSignalOn();
   std::vector<pid_t> Spared() const;  // children of gordian that are not the job's
   void TellNews();
+  void OpenPage();
+  void WritePage();
+  void WriteMetrics();
   void ActOnVerdict();
   void CheckLibraries();
   void RunUserCommand();
@@ -107,6 +114,10 @@ class JobRunner {
   std::unique_ptr<VerdictDesk> desk_;
   std::unique_ptr<analyzer::EmbeddedServer> server_;  // or
   std::unique_ptr<RemoteVerdicts> remote_;
+  std::unique_ptr<RunPage> page_;  // of `server_`; null: none
+  uint64_t page_revision_ = 0;     // the verdict that report.html holds
+  uint64_t metrics_written_ns_ = 0;
+  bool metrics_failed_ = false;
   std::string spool_dir_;
   std::unique_ptr<collector::Collector> collector_;
 

@@ -46,6 +46,7 @@ struct RunFlags {
   std::optional<std::string> suspect_after;
   std::optional<std::string> analyzer;
   bool trust_analyzer = false;
+  std::string http, metrics_file;
   JobIdentityFlags identity;
   std::optional<int> error_exitcode;
   bool predict = false;
@@ -276,7 +277,25 @@ int PredictFrom(const std::string& session, const InstallPaths& paths, const Sig
   return ExitCodeOfStatus(status);
 }
 
-int Run(const RunFlags& flags, std::vector<std::string> command) {
+// What is wrong with the options of the page, if anything.
+Status CheckPageFlags(const RunFlags& flags, const RunConfig& config, bool has_page) {
+  const char* const option = !flags.http.empty()           ? "--http"
+                             : !flags.metrics_file.empty() ? "--metrics-file"
+                                                           : nullptr;
+  if (option == nullptr) return Status::Ok();
+  if (!has_page) {
+    return Status::InvalidArgument(std::string(option) + " needs gordian with all its verbs");
+  }
+  if (!config.analyzer.empty()) {
+    return Status::InvalidArgument(
+        std::string(option) + " goes to the gordian serve at " + config.analyzer +
+        ", which knows the whole job: " + "gordian serve --http HOST:PORT");
+  }
+  return flags.http.empty() ? Status::Ok()
+                            : CheckAddress("--http", flags.http, /*zero_port_allowed=*/true);
+}
+
+int Run(const RunFlags& flags, std::vector<std::string> command, const MakeRunPage& make_run_page) {
   if (command.empty()) {
     PrintError("a command is missing (try: gordian run -- ./train)");
     return kExitUsage;
@@ -288,6 +307,11 @@ int Run(const RunFlags& flags, std::vector<std::string> command) {
   const StatusOr<RunConfig> config = MakeConfig(flags);
   if (!config.ok()) {
     PrintError(config.status().message() + " (try: gordian run --help)");
+    return kExitUsage;
+  }
+  if (const Status status = CheckPageFlags(flags, *config, make_run_page != nullptr);
+      !status.ok()) {
+    PrintError(status.message() + " (try: gordian run --help)");
     return kExitUsage;
   }
   if (flags.error_exitcode && (*flags.error_exitcode < 0 || *flags.error_exitcode > 255)) {
@@ -351,6 +375,9 @@ int Run(const RunFlags& flags, std::vector<std::string> command) {
   options.absolute_session_dir = session.absolute_dir();
   options.session_folder = session.folder();
   options.environment_that_matters = RelevantEnvironment();
+  options.make_page = make_run_page;
+  options.http = flags.http;
+  options.metrics_file = flags.metrics_file;
   options.color = WantsColor(STDERR_FILENO);
   options.width = TerminalWidth(STDERR_FILENO);
   SweepAbandonedFolders();
@@ -492,6 +519,15 @@ void AddRunVerb(CLI::App& app, VerbContext* context) {
   verb->add_option("--nodes", flags->identity.nodes,
                    "With --analyzer: how many nodes the job has (default: from Slurm)")
       ->type_name("N");
+  verb->add_option("--http", flags->http,
+                   "Serve the live page of this job, and /metrics, at this address (port 0: any "
+                   "free port); beyond this machine it wants a token, which the printed address "
+                   "holds")
+      ->type_name("HOST:PORT");
+  verb->add_option("--metrics-file", flags->metrics_file,
+                   "Write the metrics every 5 s into this file, for node-exporter's textfile "
+                   "collector")
+      ->type_name("FILE");
   verb->add_option("--error-exitcode", flags->error_exitcode, "Exit with N if a problem was found")
       ->type_name("N");
   verb->add_flag("--predict", flags->predict,
@@ -517,7 +553,7 @@ void AddRunVerb(CLI::App& app, VerbContext* context) {
       if (!context->has_command_mark) {
         command = rest;
       }
-      return Run(*flags, std::move(command));
+      return Run(*flags, std::move(command), context->make_run_page);
     };
   });
 }

@@ -5,6 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,6 +16,7 @@
 #include "analyzer/fleet/fleet_server.h"
 #include "analyzer/model/verdict/check_catalogue.h"
 #include "analyzer/report/report.h"
+#include "analyzer/web/gateway.h"
 #include "cli/job/job_environment.h"
 #include "cli/job/job_identity.h"
 #include "cli/job/launcher.h"
@@ -22,9 +25,12 @@
 #include "cli/run/line_printer.h"
 #include "cli/run/verdict_policy.h"
 #include "cli/verbs.h"
+#include "cli/web/access_token.h"
+#include "cli/web/fleet_pages.h"
 #include "common/shell_quote.h"
 #include "common/utf8.h"
 #include "common/version.h"
+#include "dashboard/page_files.h"
 
 namespace gordian::cli {
 namespace {
@@ -39,6 +45,7 @@ struct ServeFlags {
   std::string sessions = kDefaultSessions;
   std::optional<std::string> on_verdict;
   std::optional<std::string> suspect_after;
+  std::string http;  // empty: no page
   bool json = false;
 };
 
@@ -57,8 +64,11 @@ std::string DroppedJson(uint64_t lines) {
 // it, in order within a job; jobs wait for it, so it must not block.
 class Teller {
  public:
-  Teller(OnVerdict what, uint64_t suspect_after_ns, bool json, LinePrinter* printer)
+  // `changed` hears of each verdict, after it was told.
+  Teller(OnVerdict what, uint64_t suspect_after_ns, bool json, LinePrinter* printer,
+         std::function<void(const std::string& folder)> changed)
       : printer_(printer),
+        changed_(std::move(changed)),
         what_(what),
         suspect_after_ns_(suspect_after_ns),
         json_(json),
@@ -68,6 +78,22 @@ class Teller {
   ~Teller() { close(wake_fd_); }
 
   void Tell(const analyzer::FleetVerdict& news) {
+    Print(news);
+    changed_(news.folder);
+  }
+
+  int wake_fd() const { return wake_fd_; }
+  std::vector<std::vector<Variable>> TakeWanted() {
+    uint64_t count = 0;
+    if (read(wake_fd_, &count, sizeof count) < 0) {
+      // The counter was zero already.
+    }
+    const std::lock_guard lock(mutex_);
+    return std::exchange(wanted_, {});
+  }
+
+ private:
+  void Print(const analyzer::FleetVerdict& news) {
     const std::lock_guard lock(mutex_);
     const model::Verdict& verdict = news.update.verdict;
     const model::Finding& main = verdict.main;
@@ -125,18 +151,8 @@ class Teller {
     }
   }
 
-  int wake_fd() const { return wake_fd_; }
-  std::vector<std::vector<Variable>> TakeWanted() {
-    uint64_t count = 0;
-    if (read(wake_fd_, &count, sizeof count) < 0) {
-      // The counter was zero already.
-    }
-    const std::lock_guard lock(mutex_);
-    return std::exchange(wanted_, {});
-  }
-
- private:
   LinePrinter* const printer_;
+  const std::function<void(const std::string&)> changed_;
   const OnVerdict what_;
   const uint64_t suspect_after_ns_;
   const bool json_;
@@ -149,11 +165,37 @@ class Teller {
   std::vector<std::vector<Variable>> wanted_;
 };
 
+// Returns the page's address.
+StatusOr<std::string> ServePage(const ServeFlags& flags, FleetPages* pages, LinePrinter* printer,
+                                web::Gateway* gateway) {
+  web::GatewayOptions options;
+  options.listen = flags.http;
+  options.files = dashboard::EmbeddedPage();
+  // The gateway is stopped before its jobs go.
+  options.jobs = std::shared_ptr<web::JobSource>(pages, [](web::JobSource*) {});
+  options.on_refused = [printer](const std::string& line) {
+    printer->Say(kErr, "gordian: " + Printable(line) + "\n");
+  };
+  if (!IsLoopback(flags.http)) {
+    const StatusOr<OwnedFolder> folder = OwnedFolder::Adopt(flags.sessions);
+    GORDIAN_RETURN_IF_ERROR(folder.status());
+    StatusOr<std::string> token = AccessToken(*folder);
+    GORDIAN_RETURN_IF_ERROR(token.status());
+    options.token = std::move(token).value();
+  }
+  const std::string token = options.token;
+  GORDIAN_RETURN_IF_ERROR(gateway->Start(std::move(options)));
+  return PageAddress(flags.http, gateway->port(), token);
+}
+
 int Serve(const ServeFlags& flags) {
   OnVerdict what = OnVerdict::kReport;
   std::string command;
   double suspect_after_s = 5;
   Status status = CheckAddress("--listen", flags.listen, /*zero_port_allowed=*/true);
+  if (status.ok() && !flags.http.empty()) {
+    status = CheckAddress("--http", flags.http, /*zero_port_allowed=*/true);
+  }
   if (status.ok() && flags.on_verdict) {
     status = ParseOnVerdict("--on-verdict", *flags.on_verdict, &what, &command);
     if (status.ok() && what != OnVerdict::kReport && what != OnVerdict::kExec) {
@@ -182,7 +224,14 @@ int Serve(const ServeFlags& flags) {
   const uint64_t suspect_after_ns = static_cast<uint64_t>(suspect_after_s * 1e9);
   LinePrinter printer({{.fd = STDOUT_FILENO, .dropped = flags.json ? DroppedJson : DroppedText},
                        {.fd = STDERR_FILENO, .dropped = DroppedText}});
-  Teller teller(what, suspect_after_ns, flags.json, &printer);
+  analyzer::FleetServer fleet;
+  FleetPages pages(&fleet);
+  web::Gateway gateway;
+  std::atomic<bool> serves_page = false;
+  Teller teller(what, suspect_after_ns, flags.json, &printer, [&](const std::string& folder) {
+    pages.WriteSoon(folder);
+    if (serves_page) gateway.Wake();
+  });
   analyzer::FleetOptions options;
   options.listen = flags.listen;
   options.sessions_dir = flags.sessions;
@@ -194,9 +243,17 @@ int Serve(const ServeFlags& flags) {
   options.on_warning = [&printer](const std::string& text) {
     printer.Say(kErr, "gordian: " + Printable(text) + "\n");
   };
-  analyzer::FleetServer fleet;
   status = fleet.Start(std::move(options));
+  std::string page;
+  if (status.ok() && !flags.http.empty()) {
+    const StatusOr<std::string> address = ServePage(flags, &pages, &printer, &gateway);
+    status = address.status();
+    if (address.ok()) page = *address;
+    serves_page = address.ok();
+  }
   if (!status.ok()) {
+    pages.Stop();
+    fleet.Stop();
     PrintError(status.message());
     return kExitOwnFailure;
   }
@@ -207,16 +264,18 @@ int Serve(const ServeFlags& flags) {
   for (const auto& job : jobs) {
     live += job.live ? 1 : 0;
   }
-  std::string first =
-      flags.json
-          ? nlohmann::ordered_json{{"listening", address},
-                                   {"sessions", flags.sessions},
-                                   {"jobs_resumed", live},
-                                   {"gordian_version", kVersion}}
-                    .dump() +
-                "\n"
-          : "gordian: listening on " + address + ", sessions in " + ShownQuote(flags.sessions) +
-                (live > 0 ? ", continuing " + std::to_string(live) + " jobs" : "") + "\n";
+  std::string first = flags.json
+                          ? nlohmann::ordered_json{{"listening", address},
+                                                   {"sessions", flags.sessions},
+                                                   {"page", page},
+                                                   {"jobs_resumed", live},
+                                                   {"gordian_version", kVersion}}
+                                    .dump() +
+                                "\n"
+                          : "gordian: listening on " + address + ", sessions in " +
+                                ShownQuote(flags.sessions) +
+                                (live > 0 ? ", continuing " + std::to_string(live) + " jobs" : "") +
+                                "\n" + (page.empty() ? "" : "gordian: page: " + page + "\n");
   printer.Start(kOut, std::move(first));
   bool end = false;
   while (!end) {
@@ -239,6 +298,8 @@ int Serve(const ServeFlags& flags) {
     while (waitpid(-1, nullptr, WNOHANG) > 0) {
     }
   }
+  gateway.Stop();
+  pages.Stop();
   fleet.Stop();
   return kExitOk;
 }
@@ -268,12 +329,16 @@ void AddServeVerb(CLI::App& app, VerbContext* context) {
           "called runs on, 10 times behind a long kernel, 12 times in calls that make or "
           "destroy communicators")
       ->type_name("SECONDS");
+  verb->add_option("--http", flags->http,
+                   "Serve the live page of all jobs, and /metrics, at this address (port 0: any "
+                   "free port); beyond this machine it wants a token (gordian token)")
+      ->type_name("HOST:PORT");
   verb->add_flag("--json", flags->json,
                  "Print one JSON object a line: the address, then each verdict");
   verb->footer(
       "Ends on SIGINT or SIGTERM; jobs that still run are kept by their nodes until the next "
       "start.\n"
-      "There is no encryption and no password: listen where only the job's nodes can connect.\n"
+      "--listen has no encryption and no password: listen where only the job's nodes can connect.\n"
       "Example: gordian serve --listen 0.0.0.0:7411 --sessions /shared/gordian");
   verb->callback([=] {
     // A command that runs at a verdict may need what serve does not.

@@ -1,0 +1,63 @@
+// The jobs of `gordian serve` for its page: those in memory, and the folders of those that are over.
+#ifndef GORDIAN_CLI_WEB_FLEET_PAGES_H_
+#define GORDIAN_CLI_WEB_FLEET_PAGES_H_
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "analyzer/fleet/fleet_server.h"
+#include "analyzer/web/gateway.h"
+#include "cli/web/session_page.h"
+
+namespace gordian::cli {
+
+// Thread-safe. A job's name is that of its folder, which no other job of the server has.
+class FleetPages final : public web::JobSource {
+ public:
+  // `fleet` must outlive this object.
+  explicit FleetPages(analyzer::FleetServer* fleet);
+  ~FleetPages() override;
+
+  std::vector<web::JobSummary> Jobs() override;
+  StatusOr<web::PageParts> Look(const std::string& job) override;
+  std::string StatusJson(const std::string& job) override;
+
+  // A verdict of the job in this folder has changed: writes its report.html soon, on a thread of its
+  // own. Quick; any thread.
+  void WriteSoon(const std::string& folder);
+
+  // Writes no more. Call it before the fleet's.
+  void Stop();
+
+ private:
+  // Of a job that is over.
+  struct Over {
+    web::JobSummary summary;
+    std::string status_json;  // "": not read yet
+  };
+
+  std::string FolderOf(const std::string& job) const;  // "": there is no such job
+  Over& ReadOver(const std::string& folder);           // with mutex_ held
+  void Write(const std::string& folder);
+  void Run();
+
+  analyzer::FleetServer* const fleet_;
+  std::mutex mutex_;
+  std::map<std::string, Over> over_;  // by folder
+
+  std::mutex wanted_mutex_;
+  std::condition_variable wake_;
+  std::set<std::string> wanted_;
+  bool stopping_ = false;
+  std::map<std::string, SessionPage> on_disk_;  // by folder; of the writer
+  std::thread writer_;
+};
+
+}  // namespace gordian::cli
+
+#endif  // GORDIAN_CLI_WEB_FLEET_PAGES_H_

@@ -1,0 +1,99 @@
+// gordian report: writes the page of a recorded job as one HTML file. gordian token: prints the
+// secret of a folder's live page.
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "analyzer/web/page_document.h"
+#include "cli/output.h"
+#include "cli/output_file.h"
+#include "cli/verbs.h"
+#include "cli/web/access_token.h"
+#include "cli/web/recorded_page.h"
+#include "cli/web/session_page.h"
+#include "common/utf8.h"
+#include "dashboard/page_files.h"
+
+namespace gordian::cli {
+namespace {
+
+struct ReportFlags {
+  std::string path = "latest";
+  std::string output;
+  bool json = false;
+};
+
+int Report(ReportFlags flags) {
+  std::string note;
+  const StatusOr<web::PageParts> parts = RecordedPage(flags.path, &note);
+  if (!parts.ok()) {
+    PrintError(parts.status().message());
+    return kExitUsage;
+  }
+  if (!note.empty()) PrintNote(note);
+  if (flags.output.empty()) flags.output = kPageFile;
+  const std::string page = web::ReportPage(dashboard::EmbeddedPage(), *parts);
+  if (const Status written = WriteOutput(flags.output, page); !written.ok()) {
+    PrintError(written.message());
+    return kExitUsage;
+  }
+  if (flags.json) {
+    const nlohmann::ordered_json json = {
+        {"schema", "gordian.report.v1"}, {"file", flags.output}, {"bytes", page.size()}};
+    return PrintOut(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
+                    "\n")
+               ? kExitOk
+               : kExitUsage;
+  }
+  return PrintText(Printable(CleanUtf8(flags.output)) + ": " + WithCommas(page.size()) +
+                   " bytes; open it in a browser, it needs no network\n")
+             ? kExitOk
+             : kExitUsage;
+}
+
+int Token(const std::string& folder) {
+  const StatusOr<OwnedFolder> held = OwnedFolder::Adopt(folder);
+  const StatusOr<std::string> token = held.ok() ? AccessToken(*held) : held.status();
+  if (!token.ok()) {
+    PrintError(token.status().message());
+    return kExitUsage;
+  }
+  return PrintOut(*token + "\n") ? kExitOk : kExitUsage;
+}
+
+}  // namespace
+
+void AddReportVerb(CLI::App& app, VerbContext* context) {
+  auto flags = std::make_shared<ReportFlags>();
+  CLI::App* verb = app.add_subcommand("report", "Write a recorded job's page as one HTML file");
+  verb->add_option("path", flags->path,
+                   "A session, a .gtrace file, or another tool's dumps (default: latest)")
+      ->type_name("PATH");
+  verb->add_option("-o,--output", flags->output, "The file to write (default: report.html)")
+      ->type_name("FILE");
+  verb->add_flag("--json", flags->json, "What was written where, as JSON (schema gordian.report.v1)");
+  verb->footer(
+      "Exit code: 0 written; 2 unreadable input, or not writable.\n"
+      "Example: gordian report runs/hung -o hung.html");
+  verb->callback([=] {
+    context->needs = Needs{};
+    context->chosen = [=] { return Report(*flags); };
+  });
+}
+
+void AddTokenVerb(CLI::App& app, VerbContext* context) {
+  auto folder = std::make_shared<std::string>("gordian-sessions");
+  CLI::App* verb = app.add_subcommand(
+      "token", "Print the token of a live page; makes it if there is none yet");
+  verb->add_option("folder", *folder,
+                   "Folder of gordian serve --sessions, or a session (default: gordian-sessions)")
+      ->type_name("DIR");
+  verb->footer("Example: curl -H \"Authorization: Bearer $(gordian token)\" http://head:7412/metrics");
+  verb->callback([=] {
+    context->needs = Needs{};
+    context->chosen = [=] { return Token(*folder); };
+  });
+}
+
+}  // namespace gordian::cli

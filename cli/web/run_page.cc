@@ -1,0 +1,170 @@
+#include "cli/web/run_page.h"
+
+#include <fcntl.h>
+#include <spdlog/spdlog.h>
+
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "analyzer/model/verdict/check_catalogue.h"
+#include "analyzer/report/report.h"
+#include "analyzer/session/session_files.h"
+#include "analyzer/web/gateway.h"
+#include "analyzer/web/metrics.h"
+#include "analyzer/web/source_lines.h"
+#include "cli/job/job_identity.h"
+#include "cli/web/access_token.h"
+#include "cli/web/recorded_page.h"
+#include "cli/web/session_page.h"
+#include "common/clock.h"
+#include "common/json_text.h"
+#include "dashboard/page_files.h"
+
+namespace gordian::cli {
+namespace {
+
+// Makes the parts of the one job of an analysis in this process. Thread-safe.
+class OneJob final : public web::JobSource {
+ public:
+  explicit OneJob(RunPageOptions options) : options_(std::move(options)) {}
+
+  std::vector<web::JobSummary> Jobs() override {
+    const analyzer::Analysis::Stats stats = options_.analysis->stats();
+    web::JobSummary summary{.job = options_.job,
+                            .main = options_.analysis->Current().main,
+                            .revision = stats.revision,
+                            .changes = stats.records,
+                            .job_ended = stats.job_ended,
+                            .live = !stats.job_ended};
+    if (stats.last_progress_ns > 0 && !stats.job_ended) {
+      const uint64_t now = MonoNs();
+      summary.since_progress_s =
+          now > stats.last_progress_ns
+              ? static_cast<double>(now - stats.last_progress_ns) / 1e9
+              : 0;
+    }
+    return {std::move(summary)};
+  }
+
+  std::string StatusJson(const std::string&) override {
+    return options_.analysis->StatusJson(nullptr);
+  }
+
+  StatusOr<web::PageParts> Look(const std::string& job) override {
+    if (job != options_.job) return Status::NotFound("no job of this name is here");
+    uint64_t revision = 0;
+    web::PageParts parts = Parts(&revision);
+    const bool trouble = model::SaysTrouble(options_.analysis->Current().main.verdict);
+    if (trouble && options_.session_folder != nullptr) {
+      const std::lock_guard lock(mutex_);
+      if (history_of_ != revision) {
+        history_of_ = revision;
+        StatusOr<TraceDetails> details = ReadTraceDetails(TracePath());
+        if (!details.ok()) spdlog::info("page: {}", details.status().message());
+        history_ = details.ok() ? std::move(details->history_json) : "";
+      }
+      parts.history_json = history_;
+    }
+    return parts;
+  }
+
+  // Without the trace, and so quick.
+  web::PageParts Parts(uint64_t* revision) const {
+    analyzer::Analysis& analysis = *options_.analysis;
+    const model::Verdict verdict = analysis.Current();
+    web::PageParts parts;
+    parts.job = options_.job;
+    parts.session = options_.session_dir;
+    parts.live = !analysis.stats().job_ended;
+    parts.verdict_json = analysis.CurrentJson(revision);
+    parts.status_json = analysis.StatusJson(nullptr);
+    parts.text = analyzer::ExplainText(verdict, analysis.sites(), {.session = options_.session_dir});
+    parts.sources = web::ReadSourceLines(verdict, &analysis.call_sites());
+    return parts;
+  }
+
+  // By the folder's descriptor, whatever its path has come to mean.
+  std::string TracePath() const {
+    return "/proc/self/fd/" + std::to_string(options_.session_folder->fd()) + "/" +
+           analyzer::kTraceFile;
+  }
+
+  const RunPageOptions& options() const { return options_; }
+
+ private:
+  const RunPageOptions options_;
+  std::mutex mutex_;
+  uint64_t history_of_ = 0;
+  std::string history_;
+};
+
+class PageOfRun final : public RunPage {
+ public:
+  explicit PageOfRun(const RunPageOptions& options) : job_(std::make_shared<OneJob>(options)) {}
+  ~PageOfRun() override { gateway_.Stop(); }
+
+  StatusOr<std::string> Serve(const std::string& listen,
+                              std::function<void(const std::string&)> on_line) override {
+    web::GatewayOptions options;
+    options.listen = listen;
+    options.files = dashboard::EmbeddedPage();
+    options.jobs = job_;
+    options.on_refused = std::move(on_line);
+    if (!IsLoopback(listen)) {
+      if (job_->options().session_folder == nullptr) {
+        return Status::Unavailable("--http beyond this machine needs a session for its token");
+      }
+      StatusOr<std::string> token = AccessToken(*job_->options().session_folder);
+      GORDIAN_RETURN_IF_ERROR(token.status());
+      options.token = std::move(token).value();
+    }
+    const std::string token = options.token;
+    GORDIAN_RETURN_IF_ERROR(gateway_.Start(std::move(options)));
+    serving_ = true;
+    return PageAddress(listen, gateway_.port(), token);
+  }
+
+  void OnVerdict() override {
+    if (serving_) gateway_.Wake();
+  }
+
+  void WriteReport() override { Write(/*last=*/false); }
+  void WriteLastReport() override { Write(/*last=*/true); }
+
+  std::string Metrics() override {
+    auto status = ParseJson<nlohmann::ordered_json>(job_->StatusJson(""));
+    std::vector<web::MetricJob> jobs;
+    if (status.is_object()) jobs.push_back({job_->options().job, std::move(status)});
+    return web::MetricsText(jobs, nullptr, web::MetricsFormat::kText);
+  }
+
+ private:
+  void Write(bool last) {
+    const OwnedFolder* const folder = job_->options().session_folder.get();
+    if (folder == nullptr) return;
+    uint64_t revision = 0;
+    web::PageParts parts = job_->Parts(&revision);
+    const model::Finding main = job_->options().analysis->Current().main;
+    if (last && model::SaysTrouble(main.verdict)) {
+      StatusOr<TraceDetails> details = ReadTraceDetails(job_->TracePath());
+      if (details.ok()) parts.history_json = std::move(details->history_json);
+    }
+    const Status written = on_disk_.Write(*folder, main, std::move(parts));
+    if (!written.ok()) spdlog::warn("page: {}", written.message());
+  }
+
+  const std::shared_ptr<OneJob> job_;
+  web::Gateway gateway_;
+  bool serving_ = false;
+  SessionPage on_disk_;
+};
+
+}  // namespace
+
+std::unique_ptr<RunPage> MakePageOfRun(const RunPageOptions& options) {
+  return std::make_unique<PageOfRun>(options);
+}
+
+}  // namespace gordian::cli
