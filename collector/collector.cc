@@ -152,6 +152,7 @@ void Collector::Impl::MakeLink(v1::Hello hello) {
   hello.set_node_rank(fleet.node_rank);
   FleetLink::Options link;
   link.target = fleet.target;
+  link.access = fleet.access;
   link.hello = std::move(hello);
   link.spool_dir = fleet.spool_dir;
   link.spool_bytes = fleet.spool_bytes;

@@ -26,6 +26,7 @@
 #include <string>
 #include <vector>
 
+#include "common/analyzer_access.h"
 #include "common/owned_folder.h"
 #include "common/status.h"
 #include "gordian/v1/event.pb.h"
@@ -39,7 +40,8 @@ namespace gordian::collector {
 
 // How to reach the analyzer of many nodes, `gordian serve`.
 struct FleetOptions {
-  std::string target;           // HOST:PORT
+  std::string target;  // HOST:PORT
+  AccessFiles access;
   std::string job;              // nodes that give the same name are one job
   std::string node;             // shown to people; empty: the host's name
   uint32_t nodes_expected = 0;  // 0: not known

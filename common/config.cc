@@ -23,6 +23,11 @@ constexpr Setting kSettings[] = {
     {"GORDIAN_ON_VERDICT", "run", "report", "report | kill | kill-suspected | exec:CMD"},
     {"GORDIAN_TRUST_ANALYZER", "run", "0",
      "1: GORDIAN_ON_VERDICT=kill obeys a GORDIAN_ANALYZER on another machine, too"},
+    {"GORDIAN_TOKEN_FILE", "run", "", "file with the token for GORDIAN_ANALYZER (gordian token)"},
+    {"GORDIAN_TLS_CA", "run", "",
+     "PEM of who signed the certificate of GORDIAN_ANALYZER; turns TLS on"},
+    {"GORDIAN_TLS_CERT", "run", "", "PEM of this side's certificate, where GORDIAN_ANALYZER asks"},
+    {"GORDIAN_TLS_KEY", "run", "", "PEM of that certificate's key"},
     {"GORDIAN_SUSPECT_AFTER", "run", "5",
      "seconds without progress or proof after which gordian suspects a hang"},
     {"GORDIAN_QUIET", "run", "0", "1: nothing on stderr but errors"},
@@ -153,8 +158,16 @@ Status ParseOnVerdict(std::string_view name, std::string_view text, OnVerdict* w
   return Status::Ok();
 }
 
+AccessFiles AccessFromEnvironment(const Environment& environment) {
+  return {.token = environment("GORDIAN_TOKEN_FILE").value_or(""),
+          .tls_ca = environment("GORDIAN_TLS_CA").value_or(""),
+          .tls_cert = environment("GORDIAN_TLS_CERT").value_or(""),
+          .tls_key = environment("GORDIAN_TLS_KEY").value_or("")};
+}
+
 StatusOr<RunConfig> RunConfig::FromEnvironment(const Environment& environment) {
   RunConfig config;
+  config.access = AccessFromEnvironment(environment);
   config.session = environment("GORDIAN_SESSION").value_or("");
   config.analyzer = environment("GORDIAN_ANALYZER").value_or("");
   if (auto text = environment("GORDIAN_ON_VERDICT")) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/analyzer_access.h"
 #include "common/status.h"
 
 namespace gordian {
@@ -38,6 +39,9 @@ struct RunConfig {
   // GORDIAN_TRUST_ANALYZER: 1 ends the job also for a verdict of an analyzer on another machine,
   // with which nothing proves who it is.
   bool trust_analyzer = false;
+  // GORDIAN_TOKEN_FILE, GORDIAN_TLS_CA, GORDIAN_TLS_CERT, GORDIAN_TLS_KEY: what this side shows to
+  // that analyzer.
+  AccessFiles access;
   // GORDIAN_SUSPECT_AFTER: seconds without progress or proof before gordian suspects a hang.
   double suspect_after_s = 5.0;
   // GORDIAN_QUIET: 1 prints only errors on stderr.
@@ -65,6 +69,9 @@ struct RunConfig {
   // Reads all of them. Errors: kInvalidArgument, naming the variable, for a malformed value.
   static StatusOr<RunConfig> FromEnvironment(const Environment& environment);
 };
+
+// RunConfig::access alone.
+AccessFiles AccessFromEnvironment(const Environment& environment);
 
 struct Setting {
   std::string_view name;

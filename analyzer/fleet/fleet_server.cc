@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/resource_quota.h>
+#include <grpcpp/security/tls_credentials_options.h>
 #include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -13,9 +14,11 @@
 #include <condition_variable>
 #include <filesystem>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <utility>
 
+#include "analyzer/access/access_key.h"
 #include "analyzer/fleet/job_folders.h"
 #include "analyzer/ingest/ingest_stream.h"
 #include "analyzer/ingest/live_job.h"
@@ -76,6 +79,10 @@ class FleetServer::Impl final {
     GORDIAN_RETURN_IF_ERROR(held.status());
     sessions_ = std::move(held).value();
     GORDIAN_RETURN_IF_ERROR(LockFolder());
+    // gRPC says nothing of a file that it cannot use.
+    if (options_.tls.on()) {
+      GORDIAN_RETURN_IF_ERROR(access::MakeTlsContext(options_.tls).status());
+    }
     guard_ = std::make_unique<StreamGuard>(options_.streams);
     FindOldJobs();
 
@@ -89,7 +96,7 @@ class FleetServer::Impl final {
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                                kLeastPingGapMs);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-    builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(), &port);
+    builder.AddListeningPort(options_.listen, Credentials(), &port);
     builder.RegisterService(&ingest_);
     builder.RegisterService(&analysis_);
     builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
@@ -179,18 +186,83 @@ class FleetServer::Impl final {
   class AnalysisService final : public v1::Analysis::Service {
    public:
     explicit AnalysisService(Impl* server) : server_(server) {}
-    grpc::Status GetVerdict(grpc::ServerContext*, const v1::GetVerdictRequest* request,
+    grpc::Status GetVerdict(grpc::ServerContext* context, const v1::GetVerdictRequest* request,
                             v1::GetVerdictResponse* response) override {
+      if (const std::string why = server_->RefusesViewer(*context, request->job()); !why.empty()) {
+        return {grpc::StatusCode::UNAUTHENTICATED, why};
+      }
       return server_->GetVerdict(*request, response);
     }
-    grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest* request,
+    grpc::Status GetStatus(grpc::ServerContext* context, const v1::GetStatusRequest* request,
                            v1::GetStatusResponse* response) override {
+      if (const std::string why = server_->RefusesViewer(*context, request->job()); !why.empty()) {
+        return {grpc::StatusCode::UNAUTHENTICATED, why};
+      }
       return server_->GetStatus(*request, response);
     }
 
    private:
     Impl* const server_;
   };
+
+  std::shared_ptr<grpc::ServerCredentials> Credentials() const {
+    if (!options_.tls.on()) return grpc::InsecureServerCredentials();
+    constexpr unsigned kRenewSeconds = 5;
+    auto files = std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
+        options_.tls.key, options_.tls.cert, options_.tls.ca, kRenewSeconds);
+    grpc::experimental::TlsServerCredentialsOptions tls(std::move(files));
+    tls.watch_identity_key_cert_pairs();
+    if (!options_.tls.ca.empty()) {
+      tls.watch_root_certs();
+      tls.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+    }
+    return grpc::experimental::TlsServerCredentials(tls);
+  }
+
+  // "10.0.0.3" of "ipv4:10.0.0.3:41234".
+  static std::string AddressOf(const grpc::ServerContext& context) {
+    const std::string peer = context.peer();
+    const size_t begin = peer.find(':'), end = peer.rfind(':');
+    return begin == std::string::npos || begin == end ? peer
+                                                      : peer.substr(begin + 1, end - begin - 1);
+  }
+
+  // Why the token that the peer shows is not enough; "": it is.
+  std::string Refuses(const grpc::ServerContext& context,
+                      const std::function<bool(std::string_view)>& may) {
+    const std::string address = AddressOf(context);
+    const auto shown = context.client_metadata().find("authorization");
+    constexpr std::string_view kScheme = "Bearer ";
+    std::string_view token;
+    if (shown != context.client_metadata().end()) {
+      token = {shown->second.data(), shown->second.size()};
+    }
+    if (!token.starts_with(kScheme)) {
+      return "this analyzer wants a token: gordian token on its machine, then --token-file here";
+    }
+    if (may(token.substr(kScheme.size()))) return "";
+    if (wrong_.Note(address) == access::WrongTokens::kMany) {
+      Warn("many wrong tokens from " + address);
+    }
+    return "the token of this side does not let it do that";
+  }
+
+  // The first time, as far as remembered, that this address was refused for this job.
+  bool IsNews(const std::string& address, const std::string& job) {
+    constexpr size_t kMostRefused = 4096;
+    const std::lock_guard lock(mutex_);
+    if (refused_.size() >= kMostRefused) refused_.clear();
+    return refused_.emplace(address, job).second;
+  }
+
+  // A node of a job may ask for that job.
+  std::string RefusesViewer(const grpc::ServerContext& context, const std::string& job) {
+    if (!options_.may_view) return "";
+    return Refuses(context, [&](std::string_view token) {
+      return options_.may_view(token) ||
+             (!job.empty() && options_.may_write && options_.may_write(token, job));
+    });
+  }
 
   // The kernel releases the lock when the process ends, however it ends.
   Status LockFolder() {
@@ -282,6 +354,15 @@ class FleetServer::Impl final {
     if (why.empty() &&
         (hello.job().empty() || hello.job().size() > kMaxNameBytes || hello.incarnation() == 0)) {
       why = "a collector must name its job (gordian run --job NAME) and itself";
+    }
+    if (why.empty() && options_.may_write) {
+      why = Refuses(*context,
+                    [&](std::string_view token) { return options_.may_write(token, hello.job()); });
+      // A node tries again and again.
+      if (!why.empty() && IsNews(AddressOf(*context), hello.job())) {
+        Warn("refused the node " + Shown(hello.node().empty() ? hello.host() : hello.node()) +
+             " of job " + Shown(hello.job()) + " at " + AddressOf(*context) + ": " + why);
+      }
     }
     // Reports show the name on terminals.
     if (why.empty() && Printable(hello.job()) != hello.job()) {
@@ -440,6 +521,8 @@ class FleetServer::Impl final {
   FleetOptions options_;
   std::optional<OwnedFolder> sessions_;
   int folder_lock_ = -1;
+  access::WrongTokens wrong_;
+  std::set<std::pair<std::string, std::string>> refused_;  // address and job
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<std::unique_ptr<JobEntry>> entries_;

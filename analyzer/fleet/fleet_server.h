@@ -14,8 +14,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "analyzer/access/tls_context.h"
 #include "analyzer/ingest/round_pace.h"
 #include "analyzer/ingest/stream_guard.h"
 #include "analyzer/session/analysis.h"
@@ -34,7 +36,12 @@ struct FleetOptions {
   std::string sessions_dir;  // created if missing
   model::ModelOptions model;
   RoundPace pace;
-  StreamLimits streams;         // of all jobs together
+  StreamLimits streams;  // of all jobs together
+  access::TlsFiles tls;  // without: no encryption; renewed files are used for later connections
+  // Whether this token lets a node send records for this job, and whether it lets a viewer ask.
+  // Null: no token is wanted.
+  std::function<bool(std::string_view token, std::string_view job)> may_write;
+  std::function<bool(std::string_view token)> may_view;
   uint64_t process_start = 0;   // of this process, as /proc says it; for the manifests
   std::string gordian_version;  // empty: this one; the server refuses collectors of another
   std::chrono::milliseconds forget_after{

@@ -40,7 +40,9 @@ class Gateway::Impl {
     LookAround();  // before the first viewer
     HttpOptions http;
     http.listen = options_.listen;
-    http.token = options_.token;
+    http.tls = options_.tls;
+    http.may_view = options_.may_view;
+    http.any_host = options_.any_host;
     http.answer = [this](const HttpRequest& request) { return Answer(request); };
     http.on_refused = options_.on_refused;
     GORDIAN_RETURN_IF_ERROR(http_.Start(std::move(http)));
@@ -146,7 +148,8 @@ class Gateway::Impl {
     };
     const PageFiles& files = options_.files;
     if (path == "/") return file(files.index_html, "text/html; charset=utf-8");
-    if (path == "/app.js") return Packed(request, file(files.app_js, "text/javascript; charset=utf-8"));
+    if (path == "/app.js")
+      return Packed(request, file(files.app_js, "text/javascript; charset=utf-8"));
     if (path == "/app.css") return Packed(request, file(files.app_css, "text/css; charset=utf-8"));
     if (path == "/healthz") return {.body = "ok\n"};
     if (path == "/metrics") return Packed(request, Metrics(request));
@@ -168,9 +171,8 @@ class Gateway::Impl {
     ordered_json list = ordered_json::array();
     const std::lock_guard lock(said_mutex_);
     for (const auto& [job, said] : said_) list.push_back(said.json);
-    return Dump({{"schema", "gordian.jobs.v1"},
-                 {"gordian_version", kVersion},
-                 {"jobs", std::move(list)}});
+    return Dump(
+        {{"schema", "gordian.jobs.v1"}, {"gordian_version", kVersion}, {"jobs", std::move(list)}});
   }
 
   // Makes a document once for all who ask for the same version of it.

@@ -16,8 +16,10 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "analyzer/access/tls_context.h"
 #include "analyzer/model/verdict/verdict.h"
 #include "analyzer/web/page_document.h"
 #include "common/status.h"
@@ -47,8 +49,10 @@ class JobSource {
 };
 
 struct GatewayOptions {
-  std::string listen;  // HOST:PORT, port 0: any
-  std::string token;   // as HttpOptions::token
+  std::string listen;    // HOST:PORT, port 0: any
+  access::TlsFiles tls;  // as in HttpOptions, and so the two below
+  std::function<bool(std::string_view token)> may_view;
+  bool any_host = false;
   PageFiles files;
   std::shared_ptr<JobSource> jobs;
   std::function<void(const std::string&)> on_refused;  // a line for people

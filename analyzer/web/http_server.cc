@@ -7,11 +7,14 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
+#include <boost/beast/ssl/ssl_stream.hpp>
 #include <chrono>
 #include <cstdlib>
 #include <deque>
@@ -20,7 +23,9 @@
 #include <optional>
 #include <random>
 #include <thread>
+#include <type_traits>
 
+#include "analyzer/access/access_key.h"
 #include "common/utf8.h"
 
 namespace gordian::web {
@@ -31,7 +36,6 @@ namespace beast = boost::beast;
 namespace http = beast::http;
 using asio::ip::tcp;
 using std::chrono::seconds;
-using std::chrono::steady_clock;
 
 constexpr uint32_t kMostHeaderBytes = 16 << 10;
 constexpr uint64_t kMostBodyBytes = 4 << 10;
@@ -46,11 +50,6 @@ constexpr size_t kMostWaitingBytes = 1 << 20;
 constexpr seconds kHeartbeat(10);
 constexpr seconds kAcceptAgain(1);
 constexpr int kAnswerThreads = 2;
-// Wrong tokens from one address before it has to wait, and for how long.
-constexpr int kMostWrongTokens = 10;
-constexpr seconds kWrongTokenWait(60);
-constexpr size_t kMostAddresses = 4096;
-
 // The page's own files alone: no script or style from anywhere else, and none within the markup.
 constexpr char kPolicy[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -104,9 +103,7 @@ bool NamesLoopback(std::string_view host) {
   return !error && address.is_loopback();
 }
 
-bool WantsToken(std::string_view path) {
-  return path.starts_with("/api/") || path == "/metrics";
-}
+bool WantsToken(std::string_view path) { return path.starts_with("/api/") || path == "/metrics"; }
 
 using Request = http::request<http::string_body>;
 using Response = http::response<http::string_body>;
@@ -119,21 +116,20 @@ void SetSafeHeaders(http::fields* fields) {
   fields->set("Cross-Origin-Resource-Policy", "same-origin");
 }
 
+// A connection that gets events. Of the server's thread.
+class Viewer {
+ public:
+  virtual ~Viewer() = default;
+  virtual void Push(const std::string& text) = 0;
+  virtual void Close() = 0;
+};
+
 struct Remembered {
   uint64_t number = 0;
   std::string text;  // as it goes out
 };
 
 }  // namespace
-
-bool SameSecret(std::string_view given, std::string_view wanted) {
-  unsigned different = given.size() == wanted.size() ? 0 : 1;
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    const char c = i < given.size() ? given[i] : '\0';
-    different |= static_cast<unsigned char>(c ^ wanted[i]);
-  }
-  return different == 0;
-}
 
 class HttpServer::Impl {
  public:
@@ -144,8 +140,8 @@ class HttpServer::Impl {
     if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
     beast::error_code error;
     tcp::resolver resolver(io_);
-    const auto found = resolver.resolve(host, options_.listen.substr(colon + 1),
-                                        tcp::resolver::passive, error);
+    const auto found =
+        resolver.resolve(host, options_.listen.substr(colon + 1), tcp::resolver::passive, error);
     if (error || found.empty()) {
       return Status::Unavailable("cannot find the address " + options_.listen + ": " +
                                  error.message());
@@ -159,6 +155,12 @@ class HttpServer::Impl {
       return Status::Unavailable("cannot listen on " + options_.listen + ": " + error.message());
     }
     port_ = acceptor_.local_endpoint(error).port();
+    if (options_.tls.on()) {
+      tls_stamp_ = access::TlsFilesStamp(options_.tls);
+      StatusOr<std::shared_ptr<asio::ssl::context>> made = access::MakeTlsContext(options_.tls);
+      GORDIAN_RETURN_IF_ERROR(made.status());
+      tls_ = std::move(made).value();
+    }
     most_connections_ = ConnectionsThatFit();
     std::random_device random;
     start_ = std::to_string(random()) + "-";
@@ -198,8 +200,8 @@ class HttpServer::Impl {
   }
 
  private:
+  template <typename Stream>
   class Session;
-  friend class Session;
 
   void Accept() {
     acceptor_.async_accept([this](beast::error_code error, tcp::socket socket) {
@@ -216,6 +218,7 @@ class HttpServer::Impl {
 
   void Take(tcp::socket socket);
   void EndViewers();
+  void RenewTls();
   void Beat();
   void Send(const std::string& key, const std::string& event, const std::string& data);
 
@@ -232,35 +235,25 @@ class HttpServer::Impl {
 
   // 0: it may go on; else the status that refuses it.
   int Refuses(const Request& request, std::string_view path, const std::string& address) {
-    if (options_.token.empty()) {
-      return NamesLoopback(std::string_view(request[http::field::host].data(),
-                                            request[http::field::host].size()))
-                 ? 0
-                 : 421;
+    if (!options_.may_view) {
+      return options_.any_host || NamesLoopback(std::string(request[http::field::host])) ? 0 : 421;
     }
     if (!WantsToken(path)) return 0;
-    const auto now = steady_clock::now();
-    const auto known = wrong_.find(address);
-    if (known != wrong_.end() && now - known->second.second > kWrongTokenWait) {
-      wrong_.erase(known);
-    } else if (known != wrong_.end() && known->second.first >= kMostWrongTokens) {
-      return 429;
-    }
-    const auto field = request[http::field::authorization];
-    std::string_view given(field.data(), field.size());
+    const std::string given(request[http::field::authorization]);
     constexpr std::string_view kScheme = "Bearer ";
-    if (given.starts_with(kScheme) && SameSecret(given.substr(kScheme.size()), options_.token)) {
+    if (given.starts_with(kScheme) &&
+        options_.may_view(std::string_view(given).substr(kScheme.size()))) {
       return 0;
     }
     if (given.empty()) return 401;  // a browser that does not know the token yet
-    if (wrong_.size() >= kMostAddresses) wrong_.clear();
-    auto& [times, since] = wrong_[address];
-    since = now;
-    if (++times == kMostWrongTokens && options_.on_refused) {
-      options_.on_refused("HTTP: " + std::to_string(times) + " wrong tokens from " + address +
-                          "; it has to wait for a minute");
-    }
-    return 401;
+    const int times = wrong_.Note(address);
+    if (times == 1) Say("HTTP: a wrong token from " + address);
+    if (times == access::WrongTokens::kMany) Say("HTTP: many wrong tokens from " + address);
+    return times <= access::WrongTokens::kMany ? 401 : 429;
+  }
+
+  void Say(const std::string& line) {
+    if (options_.on_refused) options_.on_refused(line);
   }
 
   HttpOptions options_;
@@ -269,11 +262,13 @@ class HttpServer::Impl {
 
   // Of the server's thread.
   size_t connections_ = 0;
-  std::vector<std::weak_ptr<Session>> viewers_;
+  std::vector<std::weak_ptr<Viewer>> viewers_;
   std::map<std::string, Remembered> last_;
   uint64_t events_ = 0;
   std::string start_;  // tells the events of this server from an earlier one's
-  std::map<std::string, std::pair<int, steady_clock::time_point>> wrong_;
+  access::WrongTokens wrong_;
+  std::shared_ptr<asio::ssl::context> tls_;  // null: plain HTTP
+  std::string tls_stamp_;
 
   mutable std::mutex mutex_;
   Stats stats_;
@@ -287,33 +282,52 @@ class HttpServer::Impl {
   std::thread thread_;
 };
 
+using Plain = beast::tcp_stream;
+using Encrypted = beast::ssl_stream<beast::tcp_stream>;
+
 // One connection. All members are of the server's thread.
-class HttpServer::Impl::Session : public std::enable_shared_from_this<Session> {
+template <typename Stream>
+class HttpServer::Impl::Session final : public Viewer,
+                                        public std::enable_shared_from_this<Session<Stream>> {
  public:
-  Session(Impl* server, tcp::socket socket) : server_(server), stream_(std::move(socket)) {
+  template <typename... Tls>
+  Session(Impl* server, tcp::socket socket, Tls&... tls)
+      : server_(server), stream_(std::move(socket), tls...) {
     server_->CountConnection(1);
     beast::error_code error;
-    const tcp::endpoint peer = stream_.socket().remote_endpoint(error);
+    const tcp::endpoint peer = lowest().socket().remote_endpoint(error);
     if (!error) address_ = peer.address().to_string();
   }
-  ~Session() { server_->CountConnection(-1); }
+  ~Session() override { server_->CountConnection(-1); }
+
+  void Begin() {
+    if constexpr (std::is_same_v<Stream, Encrypted>) {
+      lowest().expires_after(kRequestPatience);
+      stream_.async_handshake(asio::ssl::stream_base::server,
+                              [self = this->shared_from_this()](beast::error_code error) {
+                                if (error) return self->Close();
+                                self->Read();
+                              });
+    } else {
+      Read();
+    }
+  }
 
   void Read() {
     parser_.emplace();
     parser_->header_limit(kMostHeaderBytes);
     parser_->body_limit(kMostBodyBytes);
-    stream_.expires_after(kRequestPatience);
-    http::async_read(stream_, buffer_, *parser_,
-                     [self = shared_from_this()](beast::error_code error, size_t) {
-                       self->Take(error);
-                     });
+    lowest().expires_after(kRequestPatience);
+    http::async_read(
+        stream_, buffer_, *parser_,
+        [self = this->shared_from_this()](beast::error_code error, size_t) { self->Take(error); });
   }
 
-  void Push(const std::string& text) {
+  void Push(const std::string& text) override {
     if (!watching_) return;
     if (waiting_bytes_ + text.size() > kMostWaitingBytes) {
       beast::error_code ignored;  // the kernel is to drop what it holds for this peer, too
-      stream_.socket().set_option(asio::socket_base::linger(true, 0), ignored);
+      lowest().socket().set_option(asio::socket_base::linger(true, 0), ignored);
       return Close();
     }
     waiting_bytes_ += text.size();
@@ -321,12 +335,15 @@ class HttpServer::Impl::Session : public std::enable_shared_from_this<Session> {
     if (waiting_.size() == 1) WriteNext();
   }
 
-  void Close() {
+  // Without TLS's own farewell: what was sent has a length or an end of its own.
+  void Close() override {
     watching_ = false;
-    stream_.close();
+    lowest().close();
   }
 
  private:
+  beast::tcp_stream& lowest() { return beast::get_lowest_layer(stream_); }
+
   void Take(beast::error_code error) {
     if (error == http::error::header_limit) return Answer({.status = 431});
     if (error == http::error::body_limit) return Answer({.status = 413});
@@ -353,15 +370,16 @@ class HttpServer::Impl::Session : public std::enable_shared_from_this<Session> {
                       .accept = std::string(request[http::field::accept]),
                       .gzip = std::string(request[http::field::accept_encoding]).find("gzip") !=
                               std::string::npos};
-    stream_.expires_never();  // the time that an answer takes is not the peer's
+    lowest().expires_never();  // the time that an answer takes is not the peer's
     // Hands the connection over and back, so that the server's thread is the last to hold it.
-    asio::post(server_->answers_, [self = shared_from_this(), asked = std::move(asked)]() mutable {
-      HttpResponse answer = self->server_->options_.answer(asked);
-      asio::io_context& io = self->server_->io_;
-      asio::post(io, [self = std::move(self), answer = std::move(answer)]() mutable {
-        self->Answer(std::move(answer));
-      });
-    });
+    asio::post(server_->answers_,
+               [self = this->shared_from_this(), asked = std::move(asked)]() mutable {
+                 HttpResponse answer = self->server_->options_.answer(asked);
+                 asio::io_context& io = self->server_->io_;
+                 asio::post(io, [self = std::move(self), answer = std::move(answer)]() mutable {
+                   self->Answer(std::move(answer));
+                 });
+               });
   }
 
   void Answer(HttpResponse answer) {
@@ -385,8 +403,8 @@ class HttpServer::Impl::Session : public std::enable_shared_from_this<Session> {
     const size_t length = answer.body.size();
     if (!head_) response_->body() = std::move(answer.body);
     response_->content_length(length);
-    stream_.expires_after(kAnswerPatience);
-    auto done = [self = shared_from_this()](beast::error_code error, size_t) {
+    lowest().expires_after(kAnswerPatience);
+    auto done = [self = this->shared_from_this()](beast::error_code error, size_t) {
       if (error || !self->keep_alive_) return self->Close();
       self->response_.reset();
       self->Read();
@@ -407,7 +425,7 @@ class HttpServer::Impl::Session : public std::enable_shared_from_this<Session> {
     }
     server_->CountAnswer(200);
     watching_ = true;
-    server_->viewers_.push_back(weak_from_this());
+    server_->viewers_.push_back(this->weak_from_this());
     {
       const std::lock_guard lock(server_->mutex_);
       server_->stats_.viewers = viewers + 1;
@@ -439,27 +457,28 @@ class HttpServer::Impl::Session : public std::enable_shared_from_this<Session> {
 
   // Notices that the viewer has left; what it sends meanwhile is dropped.
   void ReadOn() {
-    stream_.socket().async_read_some(
-        asio::buffer(dropped_), [self = shared_from_this()](beast::error_code error, size_t) {
-          if (error) return self->Close();
-          self->ReadOn();
-        });
+    lowest().expires_never();
+    stream_.async_read_some(asio::buffer(dropped_),
+                            [self = this->shared_from_this()](beast::error_code error, size_t) {
+                              if (error) return self->Close();
+                              self->ReadOn();
+                            });
   }
 
   void WriteNext() {
-    stream_.expires_after(kAnswerPatience);
+    lowest().expires_after(kAnswerPatience);
     asio::async_write(stream_, asio::buffer(waiting_.front()),
-                      [self = shared_from_this()](beast::error_code error, size_t) {
+                      [self = this->shared_from_this()](beast::error_code error, size_t) {
                         if (error || !self->watching_) return self->Close();
                         self->waiting_bytes_ -= self->waiting_.front().size();
                         self->waiting_.pop_front();
-                        self->stream_.expires_never();
+                        self->lowest().expires_never();
                         if (!self->waiting_.empty()) self->WriteNext();
                       });
   }
 
   Impl* const server_;
-  beast::tcp_stream stream_;
+  Stream stream_;
   std::string address_ = "?";
   beast::flat_buffer buffer_{kMostHeaderBytes + kMostBodyBytes};
   std::optional<http::request_parser<http::string_body>> parser_;
@@ -474,7 +493,25 @@ class HttpServer::Impl::Session : public std::enable_shared_from_this<Session> {
 };
 
 void HttpServer::Impl::Take(tcp::socket socket) {
-  std::make_shared<Session>(this, std::move(socket))->Read();
+  if (tls_ == nullptr) {
+    std::make_shared<Session<Plain>>(this, std::move(socket))->Begin();
+  } else {
+    std::make_shared<Session<Encrypted>>(this, std::move(socket), *tls_)->Begin();
+  }
+}
+
+// Connections that are open keep the certificate that they began with.
+void HttpServer::Impl::RenewTls() {
+  if (!options_.tls.on()) return;
+  std::string stamp = access::TlsFilesStamp(options_.tls);
+  if (stamp == tls_stamp_) return;
+  tls_stamp_ = std::move(stamp);
+  StatusOr<std::shared_ptr<asio::ssl::context>> renewed = access::MakeTlsContext(options_.tls);
+  if (renewed.ok()) {
+    tls_ = std::move(renewed).value();
+  } else {
+    Say("HTTP: " + renewed.status().message() + "; the certificate stays the one from before");
+  }
 }
 
 void HttpServer::Impl::EndViewers() {
@@ -485,7 +522,8 @@ void HttpServer::Impl::EndViewers() {
   }
 }
 
-// Keeps proxies from ending quiet streams, and forgets viewers that have left.
+// Keeps proxies from ending quiet streams, forgets viewers that have left, and looks for a renewed
+// certificate.
 void HttpServer::Impl::Beat() {
   beat_.expires_after(kHeartbeat);
   beat_.async_wait([this](beast::error_code error) {
@@ -498,6 +536,7 @@ void HttpServer::Impl::Beat() {
       const std::lock_guard lock(mutex_);
       stats_.viewers = viewers_.size();
     }
+    RenewTls();
     Beat();
   });
 }

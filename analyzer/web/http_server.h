@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "analyzer/access/tls_context.h"
 #include "common/status.h"
 
 namespace gordian::web {
@@ -37,14 +38,16 @@ struct HttpResponse {
 };
 
 struct HttpOptions {
-  std::string listen;  // HOST:PORT, port 0: any
-  // Empty: every peer may ask, as long as it names this machine's loopback address as the host, so
-  // that no page of another site can (DNS rebinding). Else every path below /api/ and /metrics wants
-  // "Authorization: Bearer TOKEN".
-  std::string token;
+  std::string listen;    // HOST:PORT, port 0: any
+  access::TlsFiles tls;  // without: plain HTTP; renewed files are used within some seconds
+  // Whether this token may see the data: every path below /api/ and /metrics wants "Authorization:
+  // Bearer TOKEN". Null: every peer may, as long as it names this machine's loopback address as the
+  // host, so that no page of another site can (DNS rebinding).
+  std::function<bool(std::string_view token)> may_view;
+  bool any_host = false;  // with a null may_view: whatever host a peer names
   // GET and HEAD of anything but kEventsPath; called on two threads at once.
   std::function<HttpResponse(const HttpRequest&)> answer;
-  // A line for each request that is refused for its token, and each address that is made to wait.
+  // A line for an address that shows a wrong token, and for files that cannot be used any more.
   std::function<void(const std::string&)> on_refused;
 };
 
@@ -58,7 +61,7 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
-  // Errors: the address cannot be resolved or bound.
+  // Errors: the address cannot be resolved or bound; as of access::MakeTlsContext.
   Status Start(HttpOptions options);
   int port() const;
 
@@ -82,9 +85,6 @@ class HttpServer {
   class Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-// Takes the same time for all texts of one length.
-bool SameSecret(std::string_view given, std::string_view wanted);
 
 }  // namespace gordian::web
 

@@ -60,8 +60,8 @@ class Text {
       line += fmt::format("{}{}=\"{}\"", line.empty() ? "" : ",", label, Escape(text));
     }
     if (!line.empty()) line = "{" + line + "}";
-    samples_[std::string(family)] += fmt::format("gordian_{}{}{} {}\n", family,
-                                                 SuffixOf(family), line, value);
+    samples_[std::string(family)] +=
+        fmt::format("gordian_{}{}{} {}\n", family, SuffixOf(family), line, value);
   }
 
   // The older format has no type "info", and calls a counter by its samples' name.
@@ -126,7 +126,8 @@ const ordered_json& ListOf(const ordered_json& from, const char* key) {
 std::string Digits(double number) { return fmt::format("{:.0f}", number); }
 
 void AddRanks(const std::string& job, const ordered_json& status, Text* text) {
-  std::map<std::string, int> states = {{"running", 0}, {"in_call", 0}, {"stopped", 0}, {"ended", 0}};
+  std::map<std::string, int> states = {
+      {"running", 0}, {"in_call", 0}, {"stopped", 0}, {"ended", 0}};
   for (const ordered_json& rank : ListOf(status, "ranks")) {
     const std::string number = Digits(NumberOf(rank, "rank"));
     ++states[TextOf(rank, "state")];
@@ -179,8 +180,7 @@ void AddJob(const MetricJob& job, Text* text) {
              {"verdict", verdict}},
             1);
   model::VerdictKind kind{};
-  const bool trouble =
-      analyzer::ParseVerdictKind(verdict, &kind) && model::SaysTrouble(kind);
+  const bool trouble = analyzer::ParseVerdictKind(verdict, &kind) && model::SaysTrouble(kind);
   text->Add("hang_suspected", {{"job", job.job}, {"verdict", verdict}},
             trouble && confidence != "confirmed");
   text->Add("deadlock_detected", {{"job", job.job}, {"verdict", verdict}},

@@ -24,8 +24,8 @@ struct MetricJob {
 // What the server knows of itself; left out of a file.
 struct ServerMetrics {
   size_t viewers = 0;
-  std::map<int, uint64_t> answers;                // by HTTP status
-  std::map<std::string, uint64_t> deadlocks;      // confirmed verdicts since its start, by kind
+  std::map<int, uint64_t> answers;            // by HTTP status
+  std::map<std::string, uint64_t> deadlocks;  // confirmed verdicts since its start, by kind
 };
 
 enum class MetricsFormat : uint8_t { kOpenMetrics, kText };

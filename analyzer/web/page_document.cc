@@ -78,14 +78,10 @@ std::string PageDocument(const PageParts& parts) {
                        {"first_line", one.first_line},
                        {"lines", one.lines}});
   }
-  ordered_json rest = {{"schema", kPageSchema},
-                       {"job", parts.job},
-                       {"gordian_version", kVersion},
-                       {"made", FormatUtc(RealNs())},
-                       {"live", parts.live},
-                       {"session", parts.session},
-                       {"text", parts.text},
-                       {"sources", std::move(sources)}};
+  ordered_json rest = {{"schema", kPageSchema},       {"job", parts.job},
+                       {"gordian_version", kVersion}, {"made", FormatUtc(RealNs())},
+                       {"live", parts.live},          {"session", parts.session},
+                       {"text", parts.text},          {"sources", std::move(sources)}};
   std::string out = Dump(rest);
   out.pop_back();
   const auto add = [&out](const char* key, const std::string& json) {
@@ -105,7 +101,8 @@ std::string HistoryJson(const exporters::OperationLog& log, uint64_t stalled_at_
   size_t left = 0;
   for (const auto& [rank, logged] : log.ranks()) {
     // Every rank keeps its share, its last operations.
-    const size_t share = std::max<size_t>(4, kMostOperations / std::max<size_t>(log.ranks().size(), 1));
+    const size_t share =
+        std::max<size_t>(4, kMostOperations / std::max<size_t>(log.ranks().size(), 1));
     const size_t skip = all > kMostOperations && logged.operations.size() > share
                             ? logged.operations.size() - share
                             : 0;

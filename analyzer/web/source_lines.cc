@@ -16,8 +16,8 @@ constexpr size_t kMostSites = 64;
 constexpr int kAround = 5;
 constexpr size_t kMostLineBytes = 240;
 constexpr uint64_t kMostSourceBytes = 4 << 20;
-constexpr std::array<std::string_view, 11> kEndings = {
-    ".py", ".cc", ".cpp", ".cxx", ".c", ".cu", ".cuh", ".h", ".hpp", ".hh", ".rs"};
+constexpr std::array<std::string_view, 11> kEndings = {".py",  ".cc", ".cpp", ".cxx", ".c", ".cu",
+                                                       ".cuh", ".h",  ".hpp", ".hh",  ".rs"};
 
 bool IsSource(std::string_view path) {
   return std::any_of(kEndings.begin(), kEndings.end(),

@@ -22,8 +22,7 @@ struct SourceLines {
 };
 
 // Of the call sites that the verdict names, the first few; those that can be read.
-std::vector<SourceLines> ReadSourceLines(const model::Verdict& verdict,
-                                         analyzer::CallSites* sites);
+std::vector<SourceLines> ReadSourceLines(const model::Verdict& verdict, analyzer::CallSites* sites);
 
 // The lines around `line` of a file. Empty: it may not or cannot be read, or has no such line.
 SourceLines ReadAround(const std::string& path, int line);

@@ -169,7 +169,9 @@ bool IsLoopback(std::string_view address) {
 }
 
 bool TrustsAnalyzer(const RunConfig& config) {
-  return config.analyzer.empty() || config.trust_analyzer || IsLoopback(config.analyzer);
+  // TLS proves who answers.
+  return config.analyzer.empty() || config.trust_analyzer || !config.access.tls_ca.empty() ||
+         IsLoopback(config.analyzer);
 }
 
 }  // namespace gordian::cli

@@ -226,6 +226,7 @@ Status JobRunner::ObserveFromAfar() {
       [desk = desk_.get()](const analyzer::VerdictUpdate& update) { desk->OnVerdict(update); });
   collector::FleetOptions fleet;
   fleet.target = options_.config.analyzer;
+  fleet.access = options_.config.access;
   fleet.job = options_.identity.job;
   fleet.node = options_.identity.node;
   fleet.nodes_expected = options_.identity.nodes_expected;

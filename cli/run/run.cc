@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 
+#include "cli/job/access_options.h"
 #include "cli/job/collectives.h"
 #include "cli/job/emulator_check.h"
 #include "cli/job/install_paths.h"
@@ -47,6 +48,7 @@ struct RunFlags {
   std::optional<std::string> analyzer;
   bool trust_analyzer = false;
   std::string http, metrics_file;
+  AccessFiles access;
   JobIdentityFlags identity;
   std::optional<int> error_exitcode;
   bool predict = false;
@@ -82,6 +84,10 @@ StatusOr<RunConfig> MakeConfig(const RunFlags& flags) {
     config.analyzer = *flags.analyzer;
   }
   config.trust_analyzer |= flags.trust_analyzer;
+  config.access = WithOptions(std::move(config.access), flags.access);
+  if (!config.analyzer.empty()) {
+    GORDIAN_RETURN_IF_ERROR(ReadAccess(config.access).status());
+  }
   if (!config.analyzer.empty() || flags.analyzer) {
     GORDIAN_RETURN_IF_ERROR(CheckAddress(flags.analyzer ? "--analyzer" : "GORDIAN_ANALYZER",
                                          config.analyzer, /*zero_port_allowed=*/false));
@@ -399,7 +405,7 @@ int Run(const RunFlags& flags, std::vector<std::string> command, const MakeRunPa
       (what == OnVerdict::kKill || what == OnVerdict::kKillSuspected) && !TrustsAnalyzer(*config)) {
     PrintError("verdicts of " + config->analyzer +
                " come over a network that proves nobody's name, so they will not end this job; "
-               "if you trust it, add --trust-analyzer");
+               "if you trust it, add --trust-analyzer, or use TLS (--tls-ca)");
   }
   DescribeStart(options, &session);
   if (const Status status = session.WriteManifest(); !status.ok()) {
@@ -509,6 +515,7 @@ void AddRunVerb(CLI::App& app, VerbContext* context) {
   verb->add_flag("--trust-analyzer", flags->trust_analyzer,
                  "Let --on-verdict kill obey an --analyzer on another machine, too: nothing proves "
                  "who answers there");
+  AddAccessOptions(verb, &flags->access);
   verb->add_option("--job", flags->identity.job,
                    "With --analyzer: name of the job; nodes that give the same name are one job "
                    "(default: from Slurm or torchrun)")

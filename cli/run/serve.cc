@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "analyzer/access/access_key.h"
 #include "analyzer/fleet/fleet_server.h"
 #include "analyzer/model/verdict/check_catalogue.h"
 #include "analyzer/report/report.h"
@@ -22,11 +23,12 @@
 #include "cli/job/launcher.h"
 #include "cli/job/process_tree.h"
 #include "cli/output.h"
+#include "cli/output_file.h"
 #include "cli/run/line_printer.h"
 #include "cli/run/verdict_policy.h"
 #include "cli/verbs.h"
-#include "cli/web/access_token.h"
 #include "cli/web/fleet_pages.h"
+#include "cli/web/page_address.h"
 #include "common/shell_quote.h"
 #include "common/utf8.h"
 #include "common/version.h"
@@ -46,6 +48,8 @@ struct ServeFlags {
   std::optional<std::string> on_verdict;
   std::optional<std::string> suspect_after;
   std::string http;  // empty: no page
+  access::TlsFiles tls;
+  bool insecure = false;  // no tokens, wherever it listens
   bool json = false;
 };
 
@@ -165,9 +169,26 @@ class Teller {
   std::vector<std::vector<Variable>> wanted_;
 };
 
+bool WantsToken(const ServeFlags& flags, const std::string& listen) {
+  return !flags.insecure && !listen.empty() && !IsLoopback(listen);
+}
+
+// Null: no listener wants a token.
+StatusOr<std::shared_ptr<const access::AccessKey>> KeyOf(const ServeFlags& flags) {
+  if (!WantsToken(flags, flags.listen) && !WantsToken(flags, flags.http)) {
+    return std::shared_ptr<const access::AccessKey>();
+  }
+  const StatusOr<OwnedFolder> folder = OutputFolder(flags.sessions);
+  GORDIAN_RETURN_IF_ERROR(folder.status());
+  StatusOr<access::AccessKey> key = access::AccessKey::Open(*folder);
+  GORDIAN_RETURN_IF_ERROR(key.status());
+  return std::make_shared<const access::AccessKey>(std::move(key).value());
+}
+
 // Returns the page's address.
-StatusOr<std::string> ServePage(const ServeFlags& flags, FleetPages* pages, LinePrinter* printer,
-                                web::Gateway* gateway) {
+StatusOr<std::string> ServePage(const ServeFlags& flags,
+                                const std::shared_ptr<const access::AccessKey>& key,
+                                FleetPages* pages, LinePrinter* printer, web::Gateway* gateway) {
   web::GatewayOptions options;
   options.listen = flags.http;
   options.files = dashboard::EmbeddedPage();
@@ -176,16 +197,15 @@ StatusOr<std::string> ServePage(const ServeFlags& flags, FleetPages* pages, Line
   options.on_refused = [printer](const std::string& line) {
     printer->Say(kErr, "gordian: " + Printable(line) + "\n");
   };
-  if (!IsLoopback(flags.http)) {
-    const StatusOr<OwnedFolder> folder = OwnedFolder::Adopt(flags.sessions);
-    GORDIAN_RETURN_IF_ERROR(folder.status());
-    StatusOr<std::string> token = AccessToken(*folder);
-    GORDIAN_RETURN_IF_ERROR(token.status());
-    options.token = std::move(token).value();
+  options.tls = flags.tls;
+  options.any_host = flags.insecure;
+  std::string token;
+  if (WantsToken(flags, flags.http)) {
+    token = key->ViewerToken();
+    options.may_view = [key](std::string_view shown) { return key->MayView(shown); };
   }
-  const std::string token = options.token;
   GORDIAN_RETURN_IF_ERROR(gateway->Start(std::move(options)));
-  return PageAddress(flags.http, gateway->port(), token);
+  return PageAddress(flags.http, gateway->port(), flags.tls.on(), token);
 }
 
 int Serve(const ServeFlags& flags) {
@@ -193,6 +213,12 @@ int Serve(const ServeFlags& flags) {
   std::string command;
   double suspect_after_s = 5;
   Status status = CheckAddress("--listen", flags.listen, /*zero_port_allowed=*/true);
+  if (status.ok() && flags.tls.on() != !flags.tls.key.empty()) {
+    status = Status::InvalidArgument("--tls-cert and --tls-key need each other");
+  }
+  if (status.ok() && !flags.tls.ca.empty() && !flags.tls.on()) {
+    status = Status::InvalidArgument("--tls-ca needs --tls-cert and --tls-key");
+  }
   if (status.ok() && !flags.http.empty()) {
     status = CheckAddress("--http", flags.http, /*zero_port_allowed=*/true);
   }
@@ -243,10 +269,20 @@ int Serve(const ServeFlags& flags) {
   options.on_warning = [&printer](const std::string& text) {
     printer.Say(kErr, "gordian: " + Printable(text) + "\n");
   };
-  status = fleet.Start(std::move(options));
+  const StatusOr<std::shared_ptr<const access::AccessKey>> key = KeyOf(flags);
+  status = key.status();
+  const bool nodes_need_token = WantsToken(flags, flags.listen);
+  if (status.ok() && nodes_need_token) {
+    options.may_write = [key = *key](std::string_view token, std::string_view job) {
+      return key->MayWrite(token, job);
+    };
+    options.may_view = [key = *key](std::string_view token) { return key->MayView(token); };
+  }
+  options.tls = flags.tls;
+  if (status.ok()) status = fleet.Start(std::move(options));
   std::string page;
   if (status.ok() && !flags.http.empty()) {
-    const StatusOr<std::string> address = ServePage(flags, &pages, &printer, &gateway);
+    const StatusOr<std::string> address = ServePage(flags, *key, &pages, &printer, &gateway);
     status = address.status();
     if (address.ok()) page = *address;
     serves_page = address.ok();
@@ -264,18 +300,22 @@ int Serve(const ServeFlags& flags) {
   for (const auto& job : jobs) {
     live += job.live ? 1 : 0;
   }
-  std::string first = flags.json
-                          ? nlohmann::ordered_json{{"listening", address},
-                                                   {"sessions", flags.sessions},
-                                                   {"page", page},
-                                                   {"jobs_resumed", live},
-                                                   {"gordian_version", kVersion}}
-                                    .dump() +
-                                "\n"
-                          : "gordian: listening on " + address + ", sessions in " +
-                                ShownQuote(flags.sessions) +
-                                (live > 0 ? ", continuing " + std::to_string(live) + " jobs" : "") +
-                                "\n" + (page.empty() ? "" : "gordian: page: " + page + "\n");
+  std::string first =
+      flags.json
+          ? nlohmann::ordered_json{{"listening", address},
+                                   {"sessions", flags.sessions},
+                                   {"page", page},
+                                   {"jobs_resumed", live},
+                                   {"nodes_need_token", nodes_need_token},
+                                   {"gordian_version", kVersion}}
+                    .dump() +
+                "\n"
+          : "gordian: listening on " + address + ", sessions in " + ShownQuote(flags.sessions) +
+                (live > 0 ? ", continuing " + std::to_string(live) + " jobs" : "") + "\n" +
+                (page.empty() ? "" : "gordian: page: " + page + "\n") +
+                (nodes_need_token ? "gordian: nodes need a token: gordian token --job NAME " +
+                                        ShownQuote(flags.sessions) + "\n"
+                                  : "");
   printer.Start(kOut, std::move(first));
   bool end = false;
   while (!end) {
@@ -333,13 +373,26 @@ void AddServeVerb(CLI::App& app, VerbContext* context) {
                    "Serve the live page of all jobs, and /metrics, at this address (port 0: any "
                    "free port); beyond this machine it wants a token (gordian token)")
       ->type_name("HOST:PORT");
+  verb->add_option("--tls-cert", flags->tls.cert,
+                   "Use TLS on both addresses, with this certificate (PEM, with its chain); a file "
+                   "that is renewed is used for later connections")
+      ->type_name("FILE");
+  verb->add_option("--tls-key", flags->tls.key, "The key of --tls-cert (PEM)")->type_name("FILE");
+  verb->add_option("--tls-ca", flags->tls.ca,
+                   "Take only clients whose certificate this authority (PEM) has signed")
+      ->type_name("FILE");
+  verb->add_flag(
+      "--insecure", flags->insecure,
+      "Want no tokens, also beyond this machine: whoever reaches the ports may join jobs "
+      "and see them");
   verb->add_flag("--json", flags->json,
                  "Print one JSON object a line: the address, then each verdict");
   verb->footer(
       "Ends on SIGINT or SIGTERM; jobs that still run are kept by their nodes until the next "
       "start.\n"
-      "--listen has no encryption and no password: listen where only the job's nodes can connect.\n"
-      "Example: gordian serve --listen 0.0.0.0:7411 --sessions /shared/gordian");
+      "Beyond this machine nodes and viewers need tokens (gordian token --help).\n"
+      "Example: gordian serve --listen 0.0.0.0:7411 --http 0.0.0.0:7412 --sessions /shared/gordian "
+      "--tls-cert head.pem --tls-key head.key");
   verb->callback([=] {
     // A command that runs at a verdict may need what serve does not.
     const bool runs_command = flags->on_verdict && flags->on_verdict->starts_with("exec:");

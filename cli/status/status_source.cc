@@ -14,9 +14,12 @@
 
 #include "analyzer/report/status_json.h"
 #include "cli/analyze/recorded.h"
+#include "cli/job/access_options.h"
 #include "cli/job/job_identity.h"
 #include "cli/job/session.h"
 #include "cli/output.h"
+#include "collector/uplink/analyzer_channel.h"
+#include "common/config.h"
 #include "common/json_text.h"
 #include "gordian/v1/analysis.grpc.pb.h"
 
@@ -68,11 +71,14 @@ void AddStatusOptions(CLI::App* verb, StatusFlags* flags) {
       ->type_name("HOST:PORT");
   verb->add_option("--job", flags->job, "With --analyzer: name of the job (default: the latest)")
       ->type_name("NAME");
+  AddAccessOptions(verb, &flags->access);
 }
 
 StatusOr<StatusSource> StatusSource::Open(const StatusFlags& flags) {
   StatusSource source;
   source.flags_ = flags;
+  source.flags_.access =
+      WithOptions(AccessFromEnvironment(ProcessEnvironment()), source.flags_.access);
   if (!flags.analyzer.empty()) {
     if (!flags.session.empty()) {
       return Status::InvalidArgument("give a session or --analyzer, not both");
@@ -108,13 +114,20 @@ StatusOr<SeenStatus> StatusSource::Look() {
 
 StatusOr<SeenStatus> StatusSource::LookAtAnalyzer(const std::string& target,
                                                   const std::string& job) {
+  Access access;
+  if (!target.starts_with("unix:")) {  // a session's own socket is its user's alone
+    StatusOr<Access> read = ReadAccess(flags_.access);
+    GORDIAN_RETURN_IF_ERROR(read.status());
+    access = std::move(read).value();
+  }
   if (channel_ == nullptr || channel_target_ != target) {
     grpc::ChannelArguments arguments;
     arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-    channel_ = grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
+    channel_ = grpc::CreateCustomChannel(target, collector::ChannelCredentials(access), arguments);
     channel_target_ = target;
   }
   grpc::ClientContext context;
+  collector::ShowToken(access, &context);
   context.set_deadline(std::chrono::system_clock::now() + kPatience);
   v1::GetStatusRequest request;
   request.set_job(job);

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "common/analyzer_access.h"
 #include "common/owned_folder.h"
 #include "common/status.h"
 
@@ -29,6 +30,7 @@ struct StatusFlags {
   std::string session;   // empty: `latest`
   std::string analyzer;  // HOST:PORT; empty: none
   std::string job;
+  AccessFiles access;  // of --analyzer, or of the analyzer that a session names
 };
 void AddStatusOptions(CLI::App* verb, StatusFlags* flags);
 

@@ -30,9 +30,8 @@ web::JobSummary Summarize(const std::string& folder, analyzer::Analysis& analysi
                           .job_ended = stats.job_ended,
                           .live = true};
   if (const uint64_t now = MonoNs(); stats.last_progress_ns > 0 && !stats.job_ended) {
-    summary.since_progress_s = now > stats.last_progress_ns
-                                   ? static_cast<double>(now - stats.last_progress_ns) / 1e9
-                                   : 0;
+    summary.since_progress_s =
+        now > stats.last_progress_ns ? static_cast<double>(now - stats.last_progress_ns) / 1e9 : 0;
   }
   return summary;
 }
@@ -45,15 +44,13 @@ web::PageParts PartsOf(const std::string& folder, analyzer::Analysis& analysis) 
   parts.live = !analysis.stats().job_ended;
   parts.verdict_json = analysis.CurrentJson(nullptr);
   parts.status_json = analysis.StatusJson(nullptr);
-  parts.text =
-      analyzer::ExplainText(analysis.Current(), analysis.sites(), {.session = folder});
+  parts.text = analyzer::ExplainText(analysis.Current(), analysis.sites(), {.session = folder});
   return parts;
 }
 
 }  // namespace
 
-FleetPages::FleetPages(analyzer::FleetServer* fleet)
-    : fleet_(fleet), writer_([this] { Run(); }) {}
+FleetPages::FleetPages(analyzer::FleetServer* fleet) : fleet_(fleet), writer_([this] { Run(); }) {}
 
 FleetPages::~FleetPages() { Stop(); }
 
@@ -126,9 +123,8 @@ StatusOr<web::PageParts> FleetPages::Look(const std::string& job) {
 std::string FleetPages::StatusJson(const std::string& job) {
   const std::string folder = FolderOf(job);
   std::string status;
-  if (fleet_->LookAt(folder, [&](analyzer::Analysis& analysis) {
-        status = analysis.StatusJson(nullptr);
-      })) {
+  if (fleet_->LookAt(
+          folder, [&](analyzer::Analysis& analysis) { status = analysis.StatusJson(nullptr); })) {
     return status;
   }
   return "";  // what is over has no present state

@@ -52,8 +52,8 @@ StatusOr<TraceDetails> ReadTraceDetails(const std::string& trace) {
     return Status::NotFound("cannot read " + trace);
   }
   if (static_cast<uint64_t>(about.st_size) > kMostTraceBytes) {
-    return Status::Unavailable(trace + " is too large for a page: " +
-                               std::to_string(about.st_size) + " bytes");
+    return Status::Unavailable(
+        trace + " is too large for a page: " + std::to_string(about.st_size) + " bytes");
   }
   DetailsObserver observer;
   analyzer::AnalysisOptions options;
@@ -76,8 +76,8 @@ StatusOr<web::PageParts> RecordedPage(const std::string& path, std::string* note
   parts.job = std::filesystem::path(parts.session).lexically_normal().filename().string();
   if (parts.job.empty() || parts.job == ".") parts.job = parts.session;
   parts.verdict_json = analyzer::VerdictToText(recorded->verdict, recorded->sites);
-  parts.text = analyzer::ExplainText(recorded->verdict, recorded->sites,
-                                     {.session = recorded->session});
+  parts.text =
+      analyzer::ExplainText(recorded->verdict, recorded->sites, {.session = recorded->session});
   DetailsObserver observer;
   std::string trace_note;
   const StatusOr<analyzer::AnalysisResult> traced = AnalyzeRecorded(path, &observer, &trace_note);

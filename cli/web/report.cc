@@ -5,11 +5,11 @@
 #include <string>
 #include <utility>
 
+#include "analyzer/access/access_key.h"
 #include "analyzer/web/page_document.h"
 #include "cli/output.h"
 #include "cli/output_file.h"
 #include "cli/verbs.h"
-#include "cli/web/access_token.h"
 #include "cli/web/recorded_page.h"
 #include "cli/web/session_page.h"
 #include "common/utf8.h"
@@ -52,14 +52,24 @@ int Report(ReportFlags flags) {
              : kExitUsage;
 }
 
-int Token(const std::string& folder) {
-  const StatusOr<OwnedFolder> held = OwnedFolder::Adopt(folder);
-  const StatusOr<std::string> token = held.ok() ? AccessToken(*held) : held.status();
-  if (!token.ok()) {
-    PrintError(token.status().message());
+struct TokenFlags {
+  std::string folder = "gordian-sessions";
+  std::string role = "viewer";
+  std::string job;
+};
+
+int Token(const TokenFlags& flags) {
+  const StatusOr<OwnedFolder> held = OwnedFolder::Adopt(flags.folder);
+  const StatusOr<access::AccessKey> key =
+      held.ok() ? access::AccessKey::Open(*held) : held.status();
+  if (!key.ok()) {
+    PrintError(key.status().message());
     return kExitUsage;
   }
-  return PrintOut(*token + "\n") ? kExitOk : kExitUsage;
+  const std::string token = !flags.job.empty()          ? key->JobToken(flags.job)
+                            : flags.role == "collector" ? key->CollectorToken()
+                                                        : key->ViewerToken();
+  return PrintOut(token + "\n") ? kExitOk : kExitUsage;
 }
 
 }  // namespace
@@ -72,7 +82,8 @@ void AddReportVerb(CLI::App& app, VerbContext* context) {
       ->type_name("PATH");
   verb->add_option("-o,--output", flags->output, "The file to write (default: report.html)")
       ->type_name("FILE");
-  verb->add_flag("--json", flags->json, "What was written where, as JSON (schema gordian.report.v1)");
+  verb->add_flag("--json", flags->json,
+                 "What was written where, as JSON (schema gordian.report.v1)");
   verb->footer(
       "Exit code: 0 written; 2 unreadable input, or not writable.\n"
       "Example: gordian report runs/hung -o hung.html");
@@ -83,16 +94,31 @@ void AddReportVerb(CLI::App& app, VerbContext* context) {
 }
 
 void AddTokenVerb(CLI::App& app, VerbContext* context) {
-  auto folder = std::make_shared<std::string>("gordian-sessions");
+  auto flags = std::make_shared<TokenFlags>();
   CLI::App* verb = app.add_subcommand(
-      "token", "Print the token of a live page; makes it if there is none yet");
-  verb->add_option("folder", *folder,
+      "token", "Print a token for a gordian serve, or a page, beyond this machine");
+  verb->add_option("folder", flags->folder,
                    "Folder of gordian serve --sessions, or a session (default: gordian-sessions)")
       ->type_name("DIR");
-  verb->footer("Example: curl -H \"Authorization: Bearer $(gordian token)\" http://head:7412/metrics");
+  CLI::Option* const role =
+      verb->add_option("--role", flags->role,
+                       "viewer: sees all jobs (default); collector: is a node of any job, too")
+          ->type_name("ROLE")
+          ->check(CLI::IsMember({"viewer", "collector"}));
+  verb->add_option("--job", flags->job, "Is a node of this job, and of no other")
+      ->type_name("NAME")
+      ->excludes(role);
+  verb->footer(
+      "A token is made from the folder's access.key, so it stays the same. To take all tokens "
+      "back, "
+      "remove that file and start the server again.\n"
+      "Example: gordian token --job train /shared/gordian > train.token\n"
+      "         gordian run --analyzer head:7411 --job train --token-file train.token -- ./train\n"
+      "         curl -H \"Authorization: Bearer $(gordian token /shared/gordian)\" "
+      "http://head:7412/metrics");
   verb->callback([=] {
     context->needs = Needs{};
-    context->chosen = [=] { return Token(*folder); };
+    context->chosen = [=] { return Token(*flags); };
   });
 }
 

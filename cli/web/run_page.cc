@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "analyzer/access/access_key.h"
 #include "analyzer/model/verdict/check_catalogue.h"
 #include "analyzer/report/report.h"
 #include "analyzer/session/session_files.h"
@@ -15,7 +16,7 @@
 #include "analyzer/web/metrics.h"
 #include "analyzer/web/source_lines.h"
 #include "cli/job/job_identity.h"
-#include "cli/web/access_token.h"
+#include "cli/web/page_address.h"
 #include "cli/web/recorded_page.h"
 #include "cli/web/session_page.h"
 #include "common/clock.h"
@@ -40,10 +41,9 @@ class OneJob final : public web::JobSource {
                             .live = !stats.job_ended};
     if (stats.last_progress_ns > 0 && !stats.job_ended) {
       const uint64_t now = MonoNs();
-      summary.since_progress_s =
-          now > stats.last_progress_ns
-              ? static_cast<double>(now - stats.last_progress_ns) / 1e9
-              : 0;
+      summary.since_progress_s = now > stats.last_progress_ns
+                                     ? static_cast<double>(now - stats.last_progress_ns) / 1e9
+                                     : 0;
     }
     return {std::move(summary)};
   }
@@ -80,7 +80,8 @@ class OneJob final : public web::JobSource {
     parts.live = !analysis.stats().job_ended;
     parts.verdict_json = analysis.CurrentJson(revision);
     parts.status_json = analysis.StatusJson(nullptr);
-    parts.text = analyzer::ExplainText(verdict, analysis.sites(), {.session = options_.session_dir});
+    parts.text =
+        analyzer::ExplainText(verdict, analysis.sites(), {.session = options_.session_dir});
     parts.sources = web::ReadSourceLines(verdict, &analysis.call_sites());
     return parts;
   }
@@ -112,18 +113,20 @@ class PageOfRun final : public RunPage {
     options.files = dashboard::EmbeddedPage();
     options.jobs = job_;
     options.on_refused = std::move(on_line);
+    std::string token;
     if (!IsLoopback(listen)) {
       if (job_->options().session_folder == nullptr) {
         return Status::Unavailable("--http beyond this machine needs a session for its token");
       }
-      StatusOr<std::string> token = AccessToken(*job_->options().session_folder);
-      GORDIAN_RETURN_IF_ERROR(token.status());
-      options.token = std::move(token).value();
+      const StatusOr<access::AccessKey> key =
+          access::AccessKey::Open(*job_->options().session_folder);
+      GORDIAN_RETURN_IF_ERROR(key.status());
+      token = key->ViewerToken();
+      options.may_view = [key = *key](std::string_view shown) { return key.MayView(shown); };
     }
-    const std::string token = options.token;
     GORDIAN_RETURN_IF_ERROR(gateway_.Start(std::move(options)));
     serving_ = true;
-    return PageAddress(listen, gateway_.port(), token);
+    return PageAddress(listen, gateway_.port(), /*tls=*/false, token);
   }
 
   void OnVerdict() override {

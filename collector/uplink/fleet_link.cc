@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "collector/uplink/analyzer_channel.h"
 #include "collector/uplink/outgoing.h"
 #include "common/clock.h"
 #include "common/packed_batch.h"
@@ -46,7 +47,7 @@ uint64_t RandomNumber() {
   return static_cast<uint64_t>(device()) << 32 | device();
 }
 
-std::shared_ptr<grpc::Channel> TcpChannel(const std::string& target) {
+std::shared_ptr<grpc::Channel> TcpChannel(const std::string& target, const Access& access) {
   grpc::ChannelArguments arguments;
   // One try per channel: the link makes the pauses itself.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -56,7 +57,7 @@ std::shared_ptr<grpc::Channel> TcpChannel(const std::string& target) {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(target, ChannelCredentials(access), arguments);
 }
 
 std::string OneLine(std::string text) {
@@ -171,10 +172,18 @@ struct FleetLink::State {
 
   // Tries once. Returns true if the analyzer welcomed the collector.
   bool OneStream() {
+    const StatusOr<Access> access = ReadAccess(options.access);
+    if (!access.ok()) {
+      const std::lock_guard lock(mutex);
+      refused = access.status().message();
+      why = access.status();
+      return false;
+    }
     const std::shared_ptr<grpc::Channel> channel =
-        options.make_channel ? options.make_channel() : TcpChannel(options.target);
+        options.make_channel ? options.make_channel() : TcpChannel(options.target, *access);
     const std::unique_ptr<v1::Ingest::Stub> stub = v1::Ingest::NewStub(channel);
     grpc::ClientContext this_context;
+    ShowToken(*access, &this_context);
     v1::ToAnalyzer hello;
     *hello.mutable_hello() = options.hello;
     {

@@ -18,6 +18,7 @@
 
 #include "collector/uplink/clock_sync.h"
 #include "collector/uplink/link.h"
+#include "common/analyzer_access.h"
 #include "common/status.h"
 #include "gordian/v1/ingest.pb.h"
 
@@ -32,6 +33,7 @@ class FleetLink final : public Link {
  public:
   struct Options {
     std::string target;     // HOST:PORT
+    AccessFiles access;     // read before each connection
     v1::Hello hello;        // job, node and so on; the link sets backlog, and incarnation if 0
     std::string spool_dir;  // empty: no disk, only memory_bytes
     uint64_t spool_bytes = 4096ull << 20;
@@ -48,7 +50,7 @@ class FleetLink final : public Link {
     // Receives one line for people on each change: unreachable, refused, connected again, spool
     // full.
     std::function<void(const std::string&)> on_notice;
-    // For tests; empty: TCP to `target`, without encryption.
+    // For tests; empty: TCP to `target`.
     std::function<std::shared_ptr<grpc::Channel>()> make_channel;
   };
 

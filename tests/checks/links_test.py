@@ -15,7 +15,7 @@ ROOT = sys.argv[1]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMED = re.compile(r"\bdocs/[\w./-]+?\.md\b")
 SOURCES = (".h", ".cc", ".cu", ".cuh", ".def", ".py", ".sh", ".txt", ".cmake", ".proto")
-SKIPPED = ("build", ".git", "__pycache__")
+SKIPPED = ("build", ".git", "__pycache__", "node_modules")
 HERE = os.path.dirname(os.path.abspath(__file__))  # Tests here make pages up.
 
 

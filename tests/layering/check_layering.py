@@ -64,6 +64,7 @@ RULES = {
                   ["grpc", "protobuf", "spdlog", "gordian::common", "gordian::proto", "CLI11", "MPI"]),
     "replayer": (["replayer/", "analyzer/", "common/", "gordian/v1/"], r"grpc|boost/(?!container/)|CLI/|cuda|nccl",
                  ["grpc", "gordian::collector", "gordian::interpose"]),
+    "analyzer/access": (["analyzer/access/", "common/"], r"CLI/|cuda|grpc|google/protobuf|nlohmann", ["grpc", "gordian::server"]),
     "analyzer/web": (["analyzer/", "common/"], r"CLI/|cuda|grpc|google/protobuf", ["grpc", "gordian::server", "gordian::collector"]),
     "dashboard": (["dashboard/", "analyzer/web/"], HEAVY, ["grpc", "gordian::server"]),
     "cli": (["cli/", "dashboard/", "runtime/include/", "replayer/", "planner/", "simulator/", "analyzer/", "collector/", "common/", "proto/", "gordian/v1/"], r"cuda_runtime|nccl", []),

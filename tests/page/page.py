@@ -177,7 +177,7 @@ class Run(PageTest):
         token = fragment.split("=")[1]
         port = urllib.parse.urlsplit(address).port
         here = f"http://127.0.0.1:{port}/"
-        self.assertEqual(stat.S_IMODE(os.stat(self.path("s/http.token")).st_mode), 0o600)
+        self.assertEqual(stat.S_IMODE(os.stat(self.path("s/access.key")).st_mode), 0o600)
         self.assertEqual(self.gordian("token", "s").stdout.strip(), token)
         for path in ("api/v1/jobs", "api/v1/jobs/s", "metrics"):
             self.assertEqual(get(here, path)[0], 401)

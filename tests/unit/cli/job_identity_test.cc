@@ -136,6 +136,9 @@ TEST(JobIdentityTest, OnlyThisMachineIsTrustedUnasked) {
     RunConfig config;
     config.analyzer = there;
     EXPECT_FALSE(TrustsAnalyzer(config)) << there;
+    config.access.tls_ca = "ca.pem";
+    EXPECT_TRUE(TrustsAnalyzer(config)) << there;
+    config.access.tls_ca.clear();
     config.trust_analyzer = true;
     EXPECT_TRUE(TrustsAnalyzer(config)) << there;
   }

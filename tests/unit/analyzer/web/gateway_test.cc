@@ -54,11 +54,10 @@ JobSummary Job(const std::string& name, model::VerdictKind kind, uint64_t revisi
 class GatewayTest : public testing::Test {
  protected:
   void SetUp() override {
-    const Status status = gateway_.Start({.listen = "127.0.0.1:0",
-                                          .files = {.index_html = "the page",
-                                                    .app_js = "script",
-                                                    .app_css = "style"},
-                                          .jobs = jobs_});
+    const Status status =
+        gateway_.Start({.listen = "127.0.0.1:0",
+                        .files = {.index_html = "the page", .app_js = "script", .app_css = "style"},
+                        .jobs = jobs_});
     ASSERT_TRUE(status.ok()) << status.message();
   }
   std::string Body(const std::string& path) {

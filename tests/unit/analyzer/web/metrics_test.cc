@@ -83,8 +83,8 @@ TEST(Metrics, NamesFromOutsideStayLabels) {
 TEST(Metrics, WhatIsNoStatusIsLeftOut) {
   for (const char* status : {"{}", R"({"ranks": 3, "communicators": [1], "nodes": {}})",
                              R"({"ranks": [[]], "evidence": [], "verdict": 4})"}) {
-    const std::string text = MetricsText({{"j", nlohmann::ordered_json::parse(status)}}, nullptr,
-                                         MetricsFormat::kText);
+    const std::string text =
+        MetricsText({{"j", nlohmann::ordered_json::parse(status)}}, nullptr, MetricsFormat::kText);
     EXPECT_NE(text.find("gordian_job_info{job=\"j\""), std::string::npos);
   }
 }

@@ -80,8 +80,8 @@ TEST(PageDocument, ReportHoldsTheDocumentAndNoMarkupOfOthers) {
 
 TEST(PageDocument, EveryLengthOfBase64) {
   for (size_t size = 0; size < 8; ++size) {
-    const std::string page = ReportPage({.report_html = "<!--GORDIAN-DATA-->"},
-                                        {.job = std::string(size, 'x')});
+    const std::string page =
+        ReportPage({.report_html = "<!--GORDIAN-DATA-->"}, {.job = std::string(size, 'x')});
     EXPECT_EQ(page.size() % 4, 0u);
     EXPECT_EQ(nlohmann::json::parse(Unpack(FromBase64(page)))["job"], std::string(size, 'x'));
   }

@@ -21,8 +21,7 @@ class RawClient {
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<uint16_t>(port));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    connected_ =
-        connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+    connected_ = connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
   }
   ~RawClient() { close(fd_); }
   RawClient(const RawClient&) = delete;

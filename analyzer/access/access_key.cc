@@ -1,0 +1,117 @@
+#include "analyzer/access/access_key.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <new>
+
+namespace gordian::access {
+namespace {
+
+constexpr size_t kKeyBytes = 32;
+constexpr size_t kTokenDigits = 32;
+constexpr std::chrono::seconds kWindow(60);
+constexpr size_t kMostAddresses = 4096;
+
+std::string Hex(const unsigned char* bytes, size_t count) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (size_t i = 0; i < count; ++i) {
+    text += kDigits[bytes[i] >> 4];
+    text += kDigits[bytes[i] & 15];
+  }
+  return text;
+}
+
+StatusOr<std::string> Read(const std::string& path, int fd) {
+  struct stat about {};
+  std::array<char, 4 * kKeyBytes> text;
+  const bool known = fstat(fd, &about) == 0 && S_ISREG(about.st_mode);
+  const ssize_t n = known ? read(fd, text.data(), text.size()) : -1;
+  close(fd);
+  if (!known || n < 0) return Status::Unavailable("cannot read " + path);
+  if (about.st_uid != geteuid() || (about.st_mode & 077) != 0) {
+    return Status::PermissionDenied(
+        path +
+        " is no secret: it is another user's, or others may open it; remove it, and gordian makes "
+        "a new one");
+  }
+  std::string key(text.data(), static_cast<size_t>(n));
+  while (key.ends_with('\n')) key.pop_back();
+  if (key.size() < 2 * kKeyBytes) {
+    return Status::DataLoss(path + " holds no key; remove it, and gordian makes a new one");
+  }
+  return key;
+}
+
+}  // namespace
+
+StatusOr<AccessKey> AccessKey::Open(const OwnedFolder& folder) {
+  const std::string path = folder.path() + "/" + kKeyFile;
+  int fd = folder.OpenFile(kKeyFile, O_RDONLY | O_NONBLOCK);
+  if (fd < 0 && errno == ENOENT) {
+    std::array<unsigned char, kKeyBytes> random;
+    if (getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) {
+      return Status::FromErrno(errno, "cannot make a key");
+    }
+    GORDIAN_RETURN_IF_ERROR(folder.ReplaceFile(kKeyFile, Hex(random.data(), random.size()) + "\n"));
+    fd = folder.OpenFile(kKeyFile, O_RDONLY | O_NONBLOCK);
+  }
+  if (fd < 0) return Status::FromErrno(errno, "cannot read " + path);
+  StatusOr<std::string> key = Read(path, fd);
+  GORDIAN_RETURN_IF_ERROR(key.status());
+  return AccessKey(std::move(key).value());
+}
+
+std::string AccessKey::Token(std::string_view role, std::string_view of) const {
+  const std::string text = std::string(role) + '\0' + std::string(of);
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
+  unsigned length = 0;
+  if (HMAC(EVP_sha256(), key_.data(), static_cast<int>(key_.size()),
+           reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data(),
+           &length) == nullptr) {
+    throw std::bad_alloc();  // HMAC fails in no other way here
+  }
+  return std::string(role) + "-" + Hex(digest.data(), kTokenDigits / 2);
+}
+
+std::string AccessKey::ViewerToken() const { return Token("viewer", ""); }
+std::string AccessKey::CollectorToken() const { return Token("collector", ""); }
+std::string AccessKey::JobToken(std::string_view job) const { return Token("job", job); }
+
+bool AccessKey::MayView(std::string_view token) const {
+  return SameSecret(token, ViewerToken()) || SameSecret(token, CollectorToken());
+}
+
+bool AccessKey::MayWrite(std::string_view token, std::string_view job) const {
+  return SameSecret(token, JobToken(job)) || SameSecret(token, CollectorToken());
+}
+
+bool SameSecret(std::string_view given, std::string_view wanted) {
+  unsigned different = given.size() == wanted.size() ? 0 : 1;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const char c = i < given.size() ? given[i] : '\0';
+    different |= static_cast<unsigned char>(c ^ wanted[i]);
+  }
+  return different == 0;
+}
+
+int WrongTokens::Note(const std::string& address) {
+  const std::lock_guard lock(mutex_);
+  if (wrong_.size() >= kMostAddresses) wrong_.clear();
+  auto& [times, since] = wrong_[address];
+  const Clock::time_point now = Clock::now();
+  if (times == 0 || now - since > kWindow) {
+    times = 0;
+    since = now;
+  }
+  return ++times;
+}
+
+}  // namespace gordian::access
