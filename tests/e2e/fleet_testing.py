@@ -175,11 +175,12 @@ def fill(pipe):
 
 
 class Server:
-    def __init__(self, case, prefix=(), blocked=False, listen="127.0.0.1:0"):
-        """blocked: nobody reads a word of it after the first line."""
+    def __init__(self, case, prefix=(), blocked=False, listen="127.0.0.1:0", more=()):
+        """blocked: nobody reads a word of it after the first line. more: options."""
         self.case = case
         self.prefix = prefix
         self.listen = listen
+        self.more = more
         self.sessions = case.path("sessions")
         self.err = open(case.path("server.err"), "ab")
         self.blocked = blocked
@@ -194,7 +195,7 @@ class Server:
             err = self.ends[1]
         self.process = subprocess.Popen(
             [*self.prefix, BUILD.gordian, "serve", "--listen", self.listen, "--sessions", self.sessions, "--json",
-             "--suspect-after", "3"],
+             "--suspect-after", "3", *self.more],
             stdout=subprocess.PIPE, stderr=err, stdin=subprocess.DEVNULL, env=clean_environment())
         line = self.process.stdout.readline()
         expect(line, "the server printed no address:", open(self.case.path("server.err")).read())

@@ -6,6 +6,7 @@
 import contextlib
 import os
 import random
+import resource
 import socket
 import struct
 import subprocess
@@ -48,7 +49,7 @@ def stranger(case):
 
 def elsewhere(case):
     """A verdict that comes over a network ends a job only where that is asked for by name."""
-    server = case.server(listen="0.0.0.0:0")
+    server = case.server(listen="0.0.0.0:0", more=["--insecure"])
     address = f"{own_address()}:{server.port}"
     job = Job(case, "a", address, "inversion_one_stream")
     wait_for(lambda: (server.verdict("a") or {}).get("verdict") == "deadlock", "the deadlock is proven")
@@ -82,9 +83,9 @@ def most_memory(pid):
         return next(int(line.split()[1]) << 10 for line in f if line.startswith("VmHWM"))
 
 
-def beside(case, attack):
+def beside(case, attack, more=()):
     """A job of three nodes goes on, and its deadlock is proven, while `attack` is made on the server."""
-    server = case.server()
+    server = case.server(more=more)
     job = Job(case, "a", f"127.0.0.1:{server.port}", "steady_then_inversion")
     steps_go_on(server, job)
     with contextlib.ExitStack() as at_end:
@@ -178,13 +179,118 @@ def slow(case):
     beside(case, attack)
 
 
+def http_port(server):
+    return int(server.hello["page"].rsplit(":", 1)[1].strip("/"))
+
+
+def ask(port, path="/healthz", patience=10):
+    """The status line of an answer; "" if none comes."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), patience) as s:
+            s.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+            return s.recv(4096).split(b"\r\n", 1)[0].decode()
+    except OSError:
+        return ""
+
+
+def http_garbage(case):
+    """Malformed, oversized and forbidden requests: each is refused by a status or cut off, and tells nothing."""
+    long = b"A" * 200_000
+    requests = [b"GET / HTTP/1.1\r\n\r\n", b"GET /../../../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                b"GET /api/v1/jobs/..%2f..%2fetc%2fpasswd HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                b"GET /%2e%2e/access.key HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                b"GET /" + long + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + long + b"\r\n\r\n",
+                b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n" + long,
+                b"POST /api/v1/jobs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFF\r\n" + long,
+                b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+                b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"\0" * 5000,
+                b"GET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+                b"DELETE /api/v1/jobs/a HTTP/1.1\r\nHost: localhost\r\n\r\n"]
+
+    def attack(server, at_end):
+        random.seed(24)
+        port = http_port(server)
+        tried = leaked = 0
+        for i in range(4000 if BUILD.long else 600):
+            request = requests[i % len(requests)]
+            if i >= 2 * len(requests):  # and with a few bytes of it changed
+                request = bytearray(request[:20_000])
+                for _ in range(random.randrange(1, 6)):
+                    request[random.randrange(len(request))] = random.randrange(256)
+            s = socket.create_connection(("127.0.0.1", port))
+            s.settimeout(5)
+            tried += 1
+            try:
+                s.sendall(request)
+                s.shutdown(socket.SHUT_WR)
+                answer = s.recv(1 << 16)
+            except OSError:
+                answer = b""  # cut off
+            s.close()
+            leaked += b"root:" in answer
+            first = answer.split(b"\r\n", 1)[0]
+            expect(not answer or first.startswith(b"HTTP/1."), "an answer that is no HTTP:", first, bytes(request[:80]))
+            expect(b" 500 " not in first, bytes(request[:80]))
+        expect(leaked == 0, "a file was read")
+        expect(" 200 " in ask(port), "the server does not answer any more")
+        print(f"{tried} requests")
+    beside(case, attack, more=["--http", "127.0.0.1:0"])
+
+
+def http_crowd(case):
+    """10,000 connections, of which most say nothing: others are served again as soon as their patience allows."""
+    def attack(server, at_end):
+        port = http_port(server)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        want = 10_000
+        if hard != resource.RLIM_INFINITY and hard < want + 100:
+            print(f"only {hard} descriptors are allowed here")
+            want = hard - 100
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, want + 100), hard))
+        crowd = []
+        for i in range(want):
+            s = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            s.connect_ex(("127.0.0.1", port))
+            at_end.callback(s.close)
+            crowd.append(s)
+            if i % 200 == 0:
+                time.sleep(0.01)  # as many as the queue of the listening socket holds
+        for s in crowd[::3]:
+            try:
+                s.send(b"GET / HT")
+            except OSError:
+                pass
+        # Those that hold all places lose them within 10 s.
+        wait_for(lambda: " 200 " in ask(port, patience=2), "others are served", 60)
+        print(f"{len(crowd)} connections")
+    beside(case, attack, more=["--http", "127.0.0.1:0"])
+
+
+def http_slow_readers(case):
+    """Viewers that never read their events, and readers that take an answer byte by byte."""
+    def attack(server, at_end):
+        port = http_port(server)
+        for i in range(250):
+            s = socket.socket()
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            s.connect(("127.0.0.1", port))
+            path = "/api/v1/events" if i % 2 else "/app.js"
+            s.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            at_end.callback(s.close)
+        wait_for(lambda: " 200 " in ask(port), "others are served", 30)
+        time.sleep(3)  # events go out meanwhile
+        expect(" 200 " in ask(port), "others are not served any more")
+    beside(case, attack, more=["--http", "127.0.0.1:0"])
+
+
 PROTOCOL = 0  # of the hello; read from common/version.h by main's folder of sources
 MOST_BYTES = 512 << 20
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "common", "version.h")) as source:
     for text in source:
         if "kIngestProtocol" in text and "=" in text:
             PROTOCOL = int(text.split("=")[1].strip(" ;\n"))
-CASES = [stranger, elsewhere, garbage, greedy, slow]
+CASES = [stranger, elsewhere, garbage, greedy, slow, http_garbage, http_crowd, http_slow_readers]
 
 if __name__ == "__main__":
     sys.exit(main(__doc__, CASES))
