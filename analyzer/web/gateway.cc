@@ -82,6 +82,7 @@ class Gateway::Impl {
     ordered_json json;
   };
   struct Document {
+    std::mutex making;  // held while it is made; guards the rest
     uint64_t version = 0;
     std::string text, packed;
   };
@@ -100,8 +101,8 @@ class Gateway::Impl {
 
   // Publishes the jobs that have changed.
   void LookAround() {
-    const std::vector<JobSummary> jobs = options_.jobs->Jobs();
     const std::lock_guard lock(said_mutex_);
+    const std::vector<JobSummary> jobs = options_.jobs->Jobs();
     std::set<std::string> there;
     for (const JobSummary& job : jobs) {
       there.insert(job.job);
@@ -184,31 +185,33 @@ class Gateway::Impl {
       if (said == said_.end()) return {.status = 404, .body = "404: no job of this name is here\n"};
       version = said->second.version;
     }
-    const std::lock_guard lock(documents_mutex_);
-    Document& document = documents_[job];
-    if (document.text.empty() || document.version != version) {
-      StatusOr<PageParts> parts = options_.jobs->Look(job);
+    const std::shared_ptr<Document> document = DocumentOf(job);
+    const std::lock_guard lock(document->making);
+    if (document->text.empty() || document->version < version) {
+      const StatusOr<PageParts> parts = options_.jobs->Look(job);
       if (!parts.ok()) {
-        documents_.erase(job);
         return {.status = 404, .body = "404: " + parts.status().message() + "\n"};
       }
-      document.version = version;
-      document.text = PageDocument(*parts);
-      document.packed = Gzip(document.text);
-      ForgetOthers(job);
+      document->version = version;
+      document->text = PageDocument(*parts);
+      document->packed = Gzip(document->text);
     }
     return {.type = kJsonType,
-            .body = request.gzip ? document.packed : document.text,
+            .body = request.gzip ? document->packed : document->text,
             .gzip = request.gzip};
   }
 
-  // Documents of large jobs take megabytes.
-  void ForgetOthers(const std::string& job) {
+  // Documents of large jobs take megabytes, so those of a few jobs are kept.
+  std::shared_ptr<Document> DocumentOf(const std::string& job) {
     constexpr size_t kMostDocuments = 16;
-    while (documents_.size() > kMostDocuments) {
-      const auto first = documents_.begin();
-      documents_.erase(first->first == job ? std::next(first) : first);
+    const std::lock_guard lock(documents_mutex_);
+    std::shared_ptr<Document>& document = documents_[job];
+    if (document == nullptr) document = std::make_shared<Document>();
+    const std::shared_ptr<Document> found = document;
+    for (auto one = documents_.begin(); documents_.size() > kMostDocuments;) {
+      one = one->first == job ? std::next(one) : documents_.erase(one);
     }
+    return found;
   }
 
   HttpResponse Metrics(const HttpRequest& request) {
@@ -246,7 +249,7 @@ class Gateway::Impl {
   std::map<std::string, uint64_t> deadlocks_;
 
   std::mutex documents_mutex_;
-  std::map<std::string, Document> documents_;
+  std::map<std::string, std::shared_ptr<Document>> documents_;
 };
 
 Gateway::Gateway() : impl_(std::make_unique<Impl>()) {}

@@ -49,7 +49,7 @@ constexpr size_t kMostViewers = 256;
 constexpr size_t kMostWaitingBytes = 1 << 20;
 constexpr seconds kHeartbeat(10);
 constexpr seconds kAcceptAgain(1);
-constexpr int kAnswerThreads = 2;
+constexpr int kAnswerThreads = 4;
 // The page's own files alone: no script or style from anywhere else, and none within the markup.
 constexpr char kPolicy[] =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "

@@ -1,5 +1,5 @@
 // A small HTTP/1.1 server for the live page, its JSON and `/metrics`: Boost.Beast on one thread, and
-// two threads that make answers.
+// a few threads that make answers.
 //
 // Peers are not trusted. Bounds, each beside its constant in http_server.cc: bytes of a request,
 // time to send it and to take the answer, connections, viewers, and what waits for a viewer that
@@ -45,7 +45,7 @@ struct HttpOptions {
   // host, so that no page of another site can (DNS rebinding).
   std::function<bool(std::string_view token)> may_view;
   bool any_host = false;  // with a null may_view: whatever host a peer names
-  // GET and HEAD of anything but kEventsPath; called on two threads at once.
+  // GET and HEAD of anything but kEventsPath; called on several threads at once.
   std::function<HttpResponse(const HttpRequest&)> answer;
   // A line for an address that shows a wrong token, and for files that cannot be used any more.
   std::function<void(const std::string&)> on_refused;

@@ -10,7 +10,6 @@
 #include "analyzer/report/report.h"
 #include "analyzer/report/verdict_json.h"
 #include "analyzer/session/session_files.h"
-#include "cli/web/recorded_page.h"
 #include "common/clock.h"
 #include "common/owned_folder.h"
 
@@ -70,15 +69,15 @@ std::string FleetPages::FolderOf(const std::string& job) const {
   return "";
 }
 
-FleetPages::Over& FleetPages::ReadOver(const std::string& folder) {
+const web::JobSummary& FleetPages::ReadOver(const std::string& folder) {
   const auto [found, is_new] = over_.try_emplace(folder);
-  Over& over = found->second;
+  web::JobSummary& over = found->second;
   if (!is_new) return over;
-  over.summary.job = NameOf(folder);
-  over.summary.job_ended = true;
+  over.job = NameOf(folder);
+  over.job_ended = true;
   StatusOr<analyzer::VerdictDocument> document =
       analyzer::ReadVerdictFile(folder + "/" + analyzer::kVerdictFile);
-  if (document.ok()) over.summary.main = std::move(document->verdict.main);
+  if (document.ok()) over.main = std::move(document->verdict.main);
   return over;
 }
 
@@ -92,8 +91,8 @@ std::vector<web::JobSummary> FleetPages::Jobs() {
       });
     }
     const std::lock_guard lock(mutex_);
-    if (live) over_.erase(status.folder);
-    all.push_back(live ? *std::move(live) : ReadOver(status.folder).summary);
+    (live ? over_.erase(status.folder) : history_.erase(status.folder));
+    all.push_back(live ? *std::move(live) : ReadOver(status.folder));
   }
   return all;
 }
@@ -103,9 +102,11 @@ StatusOr<web::PageParts> FleetPages::Look(const std::string& job) {
   if (folder.empty()) return Status::NotFound("no job of this name is here");
   std::optional<web::PageParts> parts;
   bool trouble = false;
+  uint64_t revision = 0;
   fleet_->LookAt(folder, [&](analyzer::Analysis& analysis) {
     parts = PartsOf(folder, analysis);
     trouble = model::SaysTrouble(analysis.Current().main.verdict);
+    revision = analysis.stats().revision;
   });
   if (!parts) {
     std::string note;
@@ -114,8 +115,14 @@ StatusOr<web::PageParts> FleetPages::Look(const std::string& job) {
     return recorded;
   }
   if (trouble) {
-    StatusOr<TraceDetails> details = ReadTraceDetails(folder + "/" + analyzer::kTraceFile);
-    if (details.ok()) parts->history_json = std::move(details->history_json);
+    std::shared_ptr<HistoryOfTrace> history;
+    {
+      const std::lock_guard lock(mutex_);
+      std::shared_ptr<HistoryOfTrace>& known = history_[folder];
+      if (known == nullptr) known = std::make_shared<HistoryOfTrace>();
+      history = known;
+    }
+    parts->history_json = history->At(revision, folder + "/" + analyzer::kTraceFile);
   }
   return *std::move(parts);
 }

@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "analyzer/fleet/fleet_server.h"
 #include "analyzer/web/gateway.h"
+#include "cli/web/recorded_page.h"
 #include "cli/web/session_page.h"
 
 namespace gordian::cli {
@@ -35,20 +37,15 @@ class FleetPages final : public web::JobSource {
   void Stop();
 
  private:
-  // Of a job that is over.
-  struct Over {
-    web::JobSummary summary;
-    std::string status_json;  // "": not read yet
-  };
-
   std::string FolderOf(const std::string& job) const;  // "": there is no such job
-  Over& ReadOver(const std::string& folder);           // with mutex_ held
+  const web::JobSummary& ReadOver(const std::string& folder);  // with mutex_ held
   void Write(const std::string& folder);
   void Run();
 
   analyzer::FleetServer* const fleet_;
   std::mutex mutex_;
-  std::map<std::string, Over> over_;  // by folder
+  std::map<std::string, web::JobSummary> over_;  // of jobs that are over, by folder, and so
+  std::map<std::string, std::shared_ptr<HistoryOfTrace>> history_;  // of those in trouble
 
   std::mutex wanted_mutex_;
   std::condition_variable wake_;

@@ -1,5 +1,6 @@
 #include "cli/web/recorded_page.h"
 
+#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -65,6 +66,17 @@ StatusOr<TraceDetails> ReadTraceDetails(const std::string& trace) {
   TraceDetails details = observer.Take();
   details.status_json = std::move(result->status_json);
   return details;
+}
+
+std::string HistoryOfTrace::At(uint64_t revision, const std::string& trace) {
+  const std::lock_guard lock(mutex_);
+  if (revision_ != revision) {
+    StatusOr<TraceDetails> details = ReadTraceDetails(trace);
+    if (!details.ok()) spdlog::info("page: {}", details.status().message());
+    history_ = details.ok() ? std::move(details->history_json) : "";
+    revision_ = revision;
+  }
+  return history_;
 }
 
 StatusOr<web::PageParts> RecordedPage(const std::string& path, std::string* note) {

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
 
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -58,14 +57,7 @@ class OneJob final : public web::JobSource {
     web::PageParts parts = Parts(&revision);
     const bool trouble = model::SaysTrouble(options_.analysis->Current().main.verdict);
     if (trouble && options_.session_folder != nullptr) {
-      const std::lock_guard lock(mutex_);
-      if (history_of_ != revision) {
-        history_of_ = revision;
-        StatusOr<TraceDetails> details = ReadTraceDetails(TracePath());
-        if (!details.ok()) spdlog::info("page: {}", details.status().message());
-        history_ = details.ok() ? std::move(details->history_json) : "";
-      }
-      parts.history_json = history_;
+      parts.history_json = history_.At(revision, TracePath());
     }
     return parts;
   }
@@ -96,9 +88,7 @@ class OneJob final : public web::JobSource {
 
  private:
   const RunPageOptions options_;
-  std::mutex mutex_;
-  uint64_t history_of_ = 0;
-  std::string history_;
+  HistoryOfTrace history_;
 };
 
 class PageOfRun final : public RunPage {
