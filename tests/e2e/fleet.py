@@ -263,8 +263,84 @@ def unreadable_folder(case):
             shutil.rmtree(job.session(rank))
 
 
+class Namespaces:
+    """A bridge, and a network namespace for each node, whose cable can be pulled. Needs root."""
+
+    def __init__(self):
+        self.tag = f"g{os.getpid() % 100000}"
+        self.net = f"10.{64 + os.getpid() % 128}.{os.getpid() // 128 % 256}"
+        self.server = f"{self.net}.1"
+        self.names = [f"{self.tag}n{node}" for node in range(NODES)]
+        self.cables = [f"{self.tag}v{node}" for node in range(NODES)]
+
+    @staticmethod
+    def ip(*words, check=True):
+        return subprocess.run(["ip", *words], check=check, capture_output=True, text=True).returncode == 0
+
+    def make(self):
+        if os.geteuid() != 0 or shutil.which("ip") is None or not self.ip("link", "add", self.tag, "type", "bridge",
+                                                                          check=False):
+            return False
+        self.ip("addr", "add", f"{self.server}/24", "dev", self.tag)
+        self.ip("link", "set", self.tag, "up")
+        for node, (name, cable) in enumerate(zip(self.names, self.cables)):
+            self.ip("netns", "add", name)
+            self.ip("link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", name)
+            self.ip("link", "set", cable, "master", self.tag, "up")
+            for words in (["addr", "add", f"{self.net}.{node + 2}/24", "dev", "eth0"], ["link", "set", "eth0", "up"],
+                          ["link", "set", "lo", "up"]):
+                self.ip("-n", name, *words)
+        return True
+
+    def pull(self, node, out):
+        self.ip("link", "set", self.cables[node], "down" if out else "up")
+
+    def remove(self):
+        for name in self.names:
+            self.ip("netns", "del", name, check=False)
+        self.ip("link", "del", self.tag, check=False)
+
+
+def namespaces(case):
+    """Three hosts with TLS and tokens between them; one is cut off for a while, and the server killed meanwhile."""
+    hosts = Namespaces()
+    if not hosts.make():
+        return skip("network namespaces need root, `ip` and a kernel that has them")
+    try:
+        cert, key, token = case.path("cert.pem"), case.path("key.pem"), case.path("token")
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                        "-days", "1", "-subj", "/CN=head", "-addext", f"subjectAltName=IP:{hosts.server}", "-keyout", key,
+                        "-out", cert], check=True, capture_output=True)
+        # The address is this test's alone, so the port is free, and the same after the kill.
+        server = case.server(listen=f"{hosts.server}:7411", more=["--tls-cert", cert, "--tls-key", key])
+        expect(server.hello["nodes_need_token"], server.hello)
+        with open(token, "w") as f:
+            subprocess.run([BUILD.gordian, "token", server.sessions, "--job", "a"], check=True, stdout=f)
+        job = Job(case, "a", f"{hosts.server}:7411", "steady_then_inversion",
+                  more=["--tls-ca", cert, "--token-file", token],
+                  prefix={node: ["ip", "netns", "exec", name] for node, name in enumerate(hosts.names)})
+        steps_go_on(server, job)
+        hosts.pull(1, out=True)
+        wait_for(lambda: glob.glob(job.session(1) + "/spool/*.gspool"), "the node that is cut off spools")
+        server.kill()
+        wait_for(lambda: glob.glob(job.session(0) + "/spool/*.gspool"), "the others spool")
+        server.start()
+        expect(server.hello["jobs_resumed"] == 1, server.hello)
+        time.sleep(BUILD.cut)  # not to wait for something: the cut has a length
+        hosts.pull(1, out=False)
+        steps_go_on(server, job)
+        job.tell()
+        # The verdict ends the job although it comes from another machine: TLS proves whose it is.
+        check_deadlock(server, job, job.wait())
+        counts, _ = check_exactly_once(server, job)
+        expect(counts["analyzer_started"] >= 1 and counts["nodes"] == NODES, counts)
+        print(f"{counts['records']} records, {counts['nccl_calls']} calls")
+    finally:
+        hosts.remove()
+
+
 CASES = [deadlock, twin, cut, server_killed, two_jobs, other_version, hang_while_cut, unreachable, spool_full,
-         other_clock, slow_reader, unreadable_folder]
+         other_clock, slow_reader, unreadable_folder, namespaces]
 
 if __name__ == "__main__":
     sys.exit(main(__doc__, CASES))
