@@ -329,6 +329,8 @@ def namespaces(case):
         time.sleep(BUILD.cut)  # not to wait for something: the cut has a length
         hosts.pull(1, out=False)
         steps_go_on(server, job)
+        # A proof from before the node is back names its ranks as unknown, and so both ends of the circle.
+        wait_for(lambda: not server.verdict("a")["evidence"]["not_visible"], "the server has all that the node kept")
         job.tell()
         # The verdict ends the job although it comes from another machine: TLS proves whose it is.
         check_deadlock(server, job, job.wait())
