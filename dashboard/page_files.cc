@@ -3,16 +3,11 @@
 #include <string_view>
 
 // The assembler puts each file between two symbols.
-#define GORDIAN_EMBED(NAME, FILE)                                     \
-  asm(".section .rodata\n"                                            \
-      ".global gordian_page_" #NAME "\n"                              \
-      ".hidden gordian_page_" #NAME "\n"                              \
-      ".global gordian_page_" #NAME "_end\n"                          \
-      ".hidden gordian_page_" #NAME "_end\n"                          \
-      "gordian_page_" #NAME ":\n"                                     \
-      ".incbin \"" GORDIAN_PAGE_FOLDER "/" FILE "\"\n"                \
-      "gordian_page_" #NAME "_end:\n"                                 \
-      ".previous\n");                                                 \
+#define GORDIAN_LABEL(NAME) ".global " NAME "\n.hidden " NAME "\n" NAME ":\n"
+#define GORDIAN_EMBED(NAME, FILE)                                                               \
+  asm(".section .rodata\n" GORDIAN_LABEL(                                                       \
+      "gordian_page_" #NAME) ".incbin \"" GORDIAN_PAGE_FOLDER "/" FILE                          \
+                             "\"\n" GORDIAN_LABEL("gordian_page_" #NAME "_end") ".previous\n"); \
   extern "C" const char gordian_page_##NAME[], gordian_page_##NAME##_end[];
 
 GORDIAN_EMBED(index_html, "index.html")

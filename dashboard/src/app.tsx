@@ -43,10 +43,10 @@ export function useRoute(): Route {
 }
 
 // Seconds without progress, counted on from when the document came.
-function useSince(page: PageDocument | null, page_at: number): number {
+function useSince(page: PageDocument | null, page_at: number, ended = false): number {
   const [now, setNow] = useState(() => performance.now());
   const known = page?.status?.since_progress_s ?? -1;
-  const counts = page !== null && page.live && page.status?.job_ended === false && known >= 0;
+  const counts = page !== null && page.live && !ended && known >= 0;
   useEffect(() => {
     if (!counts) return undefined;
     setNow(performance.now());
@@ -109,6 +109,7 @@ interface FrameProps {
   view: View;
   page: PageDocument | null;
   since: number;
+  ended?: boolean;
   jobs_link: boolean;
   bar?: ComponentChildren;
   children: ComponentChildren;
@@ -142,7 +143,8 @@ function Frame(props: FrameProps) {
           {verdict !== null && (
             <KindChip verdict={verdict.verdict} confidence={verdict.confidence} />
           )}
-          {verdict !== null && props.view !== "verdict" && since !== "" && (
+          {props.ended && <span class="top-ended">■ job ended</span>}
+          {props.page?.live && props.view !== "verdict" && since !== "" && !props.ended && (
             <span class="top-since dim">
               no progress for <span class="tabular">{since}</span>
             </span>
@@ -214,7 +216,9 @@ function TokenForm(props: { onToken: (token: string) => void }) {
     >
       <h2>This server asks for a token</h2>
       <p>
-        <code>gordian serve</code> printed it when it started, as part of the address.
+        gordian printed it when it started, as part of the address.{" "}
+        <code>gordian token DIR</code> prints it again; DIR is the session, or the folder of{" "}
+        <code>gordian serve --sessions</code>.
       </p>
       {tried && <p role="alert">The server did not take that token.</p>}
       <label class="field">
@@ -250,14 +254,18 @@ export function LiveApp(props: {
     if (route.job === null && jobs.length === 1) go(routeHash(jobs[0]!.job, "verdict"), true);
   }, [jobs, led, route.job]);
   const page = state.watched === route.job ? state.page : null;
-  const since = useSince(page, state.page_at);
+  // The last event may come without its document: a server of one job ends with the job.
+  const row = route.job === null ? undefined : state.jobs.get(route.job);
+  const ended = row?.job_ended ?? page?.status?.job_ended ?? false;
+  const since = useSince(page, state.page_at, ended);
   const away = state.connection === "away" && (
     <p class="away" role="status">
       {`! No answer since ${clock(state.away_since)}; trying again. `}
+      {ended && "The job has ended, and its gordian may have ended with it. "}
       {page !== null || jobs.length > 0 ? "What you see is from before." : ""}
     </p>
   );
-  const frame = { view: route.view, since, jobs_link: true, bar: away };
+  const frame = { view: route.view, since, ended, jobs_link: true, bar: away };
   if (state.connection === "denied") {
     return (
       <Frame {...frame} job={route.job} page={null}>

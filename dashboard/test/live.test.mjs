@@ -157,7 +157,7 @@ test("the verdict appears, changes, and outlives the server", async () => {
     (text) => document.querySelector(".since strong").innerText !== text,
     first,
   );
-  assert.match(await tab.innerText(".since strong"), /1 min 1\d s/);
+  assert.match(await tab.innerText(".since strong"), /^[1-4] min \d\d s/);
 
   // Updates keep the scroll and the selection.
   await tab.evaluate(() => (location.hash = "#/job/train/ranks?rank=3"));
@@ -165,12 +165,15 @@ test("the verdict appears, changes, and outlives the server", async () => {
   await tab.setViewportSize({ width: 1280, height: 300 });
   await tab.evaluate(() => window.scrollTo(0, 120));
   const before = mock.documents;
+  const begun = performance.now();
   for (let i = 0; i < 20; ++i) {
     mock.change("train", stuck());
     await new Promise((done) => setTimeout(done, 50));
   }
   await new Promise((done) => setTimeout(done, 700));
-  assert.ok(mock.documents - before <= 4, `${mock.documents - before} documents in 1.7 s`);
+  const seconds = (performance.now() - begun) / 1000;
+  const fetched = mock.documents - before;
+  assert.ok(fetched <= 2 * seconds + 1, `${fetched} documents in ${seconds.toFixed(1)} s`);
   assert.equal(await tab.evaluate(() => window.scrollY), 120);
   assert.equal(await tab.locator(".grid-row[aria-selected=true]").count(), 1);
   await tab.setViewportSize({ width: 1280, height: 900 });

@@ -15,7 +15,9 @@ export async function eventually(what, made, seconds = 30) {
   for (;;) {
     const value = await made();
     if (value) return value;
-    if (performance.now() > deadline) throw new Error(`expected within ${seconds} s: ${what}`);
+    if (performance.now() > deadline) {
+      throw new Error(`expected within ${seconds} s: ${typeof what === "function" ? what() : what}`);
+    }
     await sleep(5);
   }
 }
@@ -58,14 +60,24 @@ class Gordian {
     for (const stream of [this.process.stdout, this.process.stderr]) {
       stream.setEncoding("utf8").on("data", (text) => (this.output += text));
     }
-    this.gone = new Promise((done) => this.process.on("close", done));
+    this.over = false;
+    this.process.on("close", () => (this.over = true));
+    this.process.on("error", (error) => {
+      this.output += error;
+      this.over = true;
+    });
+  }
+
+  async gone() {
+    await eventually(() => `gordian ends; it printed: ${this.output}`, () => this.over);
   }
 
   // The group that a line of the output matches.
   async said(pattern) {
-    const found = await eventually(`gordian prints ${pattern}, not only: ${this.output}`, () => {
-      if (this.process.exitCode !== null) throw new Error(`gordian ended before it printed ${pattern}: ${this.output}`);
-      return pattern.exec(this.output);
+    const found = await eventually(() => `gordian prints ${pattern}, not only: ${this.output}`, () => {
+      const match = pattern.exec(this.output);
+      if (!match && this.over) throw new Error(`gordian ended before it printed ${pattern}: ${this.output}`);
+      return match;
     });
     return found[1];
   }
@@ -77,7 +89,7 @@ class Gordian {
   // Only gordian itself, as a machine's crash would.
   async die() {
     kill(this.process.pid);
-    await this.gone;
+    await this.gone();
   }
 
   async end() {
@@ -88,8 +100,8 @@ class Gordian {
 
 // A folder with the gordians started in it; `end` leaves nothing of them.
 export class Workplace {
-  constructor() {
-    this.folder = mkdtempSync(join(tmpdir(), "gordian-browser-"));
+  constructor(folder = mkdtempSync(join(tmpdir(), "gordian-browser-"))) {
+    this.folder = folder;
     this.started = [];
   }
 
@@ -129,6 +141,14 @@ export class Workplace {
 
   async end() {
     await Promise.all(this.started.map((one) => one.end()));
-    rmSync(this.folder, { recursive: true, force: true });
+    // gordian's helper may still be at work in it.
+    await eventually(`nobody writes in ${this.folder}`, () => {
+      try {
+        rmSync(this.folder, { recursive: true, force: true });
+        return true;
+      } catch {
+        return false;
+      }
+    });
   }
 }

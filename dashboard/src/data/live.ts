@@ -21,6 +21,7 @@ export interface LiveState {
 const kFirstDelay = 500;
 const kLongestDelay = 5000;
 const kBetweenDocuments = 500;
+const kBetweenVerdicts = 50; // a new verdict must not wait for the turn of the next document
 const kLongestAnswer = 30000;
 const kAgain = 2000; // after an answer that did not come
 const kSilence = 25000; // the server sends a comment every 10 s
@@ -40,6 +41,7 @@ export class Live {
   private lastEvent = "";
   private wake: (() => void) | null = null;
   private seen = -1; // version of the document on screen
+  private revision = -1; // its verdict's
   private fetching = false;
   private fetchedAt = -Infinity;
   private timer: ReturnType<typeof setTimeout> | null = null;
@@ -53,6 +55,7 @@ export class Live {
   watch(job: string | null): void {
     if (job === this.state.watched) return;
     this.seen = -1;
+    this.revision = -1;
     this.fetchedAt = -Infinity;
     this.set({ watched: job, page: null, problem: "" });
     this.refresh();
@@ -149,13 +152,19 @@ export class Live {
     return true;
   }
 
-  // Fetches the watched document if the server has another version, at most twice a second.
+  // Fetches the watched document if the server has another version: at most twice a second, but at
+  // once where the verdict is another.
   private refresh(): void {
     const job = this.state.watched;
-    if (job === null || this.fetching || this.timer !== null) return;
-    const version = this.state.jobs.get(job)?.version ?? -1;
+    if (job === null || this.fetching) return;
+    if (this.timer !== null) clearTimeout(this.timer);
+    this.timer = null;
+    const row = this.state.jobs.get(job);
+    const version = row?.version ?? -1;
     if (this.state.page !== null && version === this.seen) return;
-    const wait = this.fetchedAt + kBetweenDocuments - performance.now();
+    const urgent = row !== undefined && row.revision !== this.revision;
+    const between = urgent ? kBetweenVerdicts : kBetweenDocuments;
+    const wait = this.fetchedAt + between - performance.now();
     if (wait > 0) {
       this.timer = setTimeout(() => {
         this.timer = null;
@@ -163,10 +172,10 @@ export class Live {
       }, wait);
       return;
     }
-    void this.fetchDocument(job, version);
+    void this.fetchDocument(job, version, row?.revision ?? -1);
   }
 
-  private async fetchDocument(job: string, version: number): Promise<void> {
+  private async fetchDocument(job: string, version: number, revision: number): Promise<void> {
     this.fetching = true;
     this.fetchedAt = performance.now();
     let came = false;
@@ -178,6 +187,7 @@ export class Live {
         if (response.ok) {
           const page = readPage(await response.json());
           this.seen = version;
+          this.revision = revision;
           this.set({ page, page_at: performance.now(), problem: "" });
           came = true;
         } else if (response.status === 404) {
@@ -193,7 +203,7 @@ export class Live {
     }
     if (came || this.state.watched !== job) {
       this.refresh();
-    } else if (this.state.connection === "open" && this.timer === null) {
+    } else if (this.state.connection === "open") {
       this.timer = setTimeout(() => {
         this.timer = null;
         this.refresh();

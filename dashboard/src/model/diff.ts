@@ -10,6 +10,7 @@ export interface DiffEntry {
   seq: number;
   bytes: number;
   state: string;
+  remark: string; // what the verdict says of this call, as "passes count 512"
   site: string;
   stream: string;
 }
@@ -28,9 +29,13 @@ export interface Diff {
 
 const kMostOperations = 600;
 
-// Both ends of a transfer get one key.
+function isTransfer(op: string): boolean {
+  return /^(Send|Recv)/.test(op);
+}
+
+// Both ends of a transfer get one key, and so do collectives of different kinds in one place.
 function keyOf(operation: { op: string; comm_name: string; seq: number }): string {
-  const kind = /^(Send|Recv)/.test(operation.op) ? "transfer" : operation.op;
+  const kind = isTransfer(operation.op) ? "transfer" : "collective";
   return `${operation.comm_name}#${operation.seq}/${kind}`;
 }
 
@@ -41,7 +46,21 @@ const kProgress: Record<string, string> = {
   aborted: "aborted",
 };
 
-function entriesOf(history: History, rank: number): (DiffEntry & { called_ns: number })[] {
+// What a member does instead of a call that it has not made is no remark about the call.
+function remarkOn(stuck: readonly StuckOperation[], key: string, rank: number): string {
+  for (const operation of stuck) {
+    if (keyOf(operation) !== key) continue;
+    const member = operation.members.find((candidate) => candidate.rank === rank);
+    if (member?.state === "called" || member?.state === "done") return member.instead;
+  }
+  return "";
+}
+
+function entriesOf(
+  history: History,
+  stuck: readonly StuckOperation[],
+  rank: number,
+): (DiffEntry & { called_ns: number })[] {
   const entry = (operation: StreamOperation, stream: string) => ({
     key: keyOf(operation),
     op: operation.op,
@@ -49,6 +68,7 @@ function entriesOf(history: History, rank: number): (DiffEntry & { called_ns: nu
     seq: operation.seq,
     bytes: operation.bytes,
     state: kProgress[operation.progress] ?? operation.progress,
+    remark: remarkOn(stuck, keyOf(operation), rank),
     site: operation.site,
     stream,
     called_ns: operation.called_ns,
@@ -57,6 +77,11 @@ function entriesOf(history: History, rank: number): (DiffEntry & { called_ns: nu
     .filter((stream) => stream.rank === rank)
     .flatMap((stream) => stream.operations.map((operation) => entry(operation, stream.stream)))
     .sort((a, b) => a.called_ns - b.called_ns);
+}
+
+function isSame(a: DiffEntry, b: DiffEntry): boolean {
+  const kinds = isTransfer(a.op) || a.op === b.op;
+  return kinds && a.bytes === b.bytes && a.remark === b.remark;
 }
 
 // The longest common subsequence of the two lists of keys, as rows.
@@ -78,7 +103,7 @@ function alignRows(left: DiffEntry[], right: DiffEntry[]): DiffRow[] {
     const a = left[i];
     const b = right[j];
     if (a !== undefined && b !== undefined && a.key === b.key) {
-      rows.push({ left: a, right: b, same: a.bytes === b.bytes });
+      rows.push({ left: a, right: b, same: isSame(a, b) });
       ++i;
       ++j;
     } else if (
@@ -125,8 +150,13 @@ function diffOf(left: DiffEntry[], right: DiffEntry[]): Diff {
   return { rows, first: rows.findIndex((row) => !row.same), shared: shared.sort() };
 }
 
-export function historyDiff(history: History, left: number, right: number): Diff {
-  return diffOf(entriesOf(history, left), entriesOf(history, right));
+export function historyDiff(
+  history: History,
+  stuck: readonly StuckOperation[],
+  left: number,
+  right: number,
+): Diff {
+  return diffOf(entriesOf(history, stuck, left), entriesOf(history, stuck, right));
 }
 
 // Without a history: only what is stuck, in the order of the verdict; nothing tells the order of
@@ -151,6 +181,7 @@ export function stuckDiff(
         seq,
         bytes,
         state,
+        remark: "",
         site: member.site,
         stream: "",
       };

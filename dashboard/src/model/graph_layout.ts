@@ -132,13 +132,27 @@ export function layoutGraph(graph: WaitGraph, width: number): Layout {
       const a = border(from, centre(to));
       const b = border(to, centre(from));
       const { path, middle } = curve(a, b, -14);
-      const at = { label_x: middle.x, label_y: middle.y, anchor: "middle" as const };
-      arrows.push({ edge, path, ...at, show_label: true });
+      arrows.push({ edge, path, ...ringLabel(a, b, middle, coreWidth / 2), show_label: true });
     } else {
       arrows.push(columnArrow(edge, from, to, core.length, order, wide));
     }
   }
   return { width: wide ? coreWidth + beside : width, height: bottom + 12, boxes, arrows };
+}
+
+// The label of an arrow of a ring: outside of the ring, and below an arrow between two boxes of one
+// height, which leaves no room in between.
+function ringLabel(
+  a: Point,
+  b: Point,
+  at: Point,
+  cx: number,
+): Pick<Arrow, "label_x" | "label_y" | "anchor"> {
+  if (Math.abs(a.y - b.y) < kHeight / 2) {
+    return { label_x: at.x, label_y: at.y + kHeight / 2 + 24, anchor: "middle" };
+  }
+  const right = at.x > cx;
+  return { label_x: at.x + (right ? 10 : -10), label_y: at.y, anchor: right ? "start" : "end" };
 }
 
 // An arrow of a cycle whose ranks stand one below the other.

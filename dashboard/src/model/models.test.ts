@@ -110,11 +110,69 @@ test("flameTree merges from the outermost frame, and zooms", () => {
 });
 
 test("historyDiff finds where two ranks part", () => {
-  const diff = historyDiff(fixture("hybrid").history!, 2, 3);
+  const diff = historyDiff(fixture("hybrid").history!, [], 2, 3);
   expect(diff.shared).toEqual(["dp", "tp1"]);
-  expect(diff.rows[diff.first]?.left?.key).toBe("tp1#7/AllGather");
+  expect(diff.rows[diff.first]?.left?.key).toBe("tp1#7/collective");
   expect(diff.rows.slice(0, diff.first).every((row) => row.same)).toBe(true);
-  expect(historyDiff(fixture("hybrid").history!, 2, 2).first).toBe(-1);
+  expect(historyDiff(fixture("hybrid").history!, [], 2, 2).first).toBe(-1);
+});
+
+// Ranks 0-2 call `ops[0]`, rank 3 `ops[1]`; none of them has not come.
+function mismatch(ops: readonly [string, string], remarks: readonly [string, string]) {
+  const members = [0, 1, 2, 3].map((rank) => ({
+    rank,
+    state: "called",
+    instead: remarks[rank === 3 ? 1 : 0],
+    site: `job.cc:${rank === 3 ? 5 : 7}`,
+  }));
+  const operations = [{ op: ops[0], comm_name: "world", seq: 1, bytes: 4096, members }];
+  const streams = [0, 3].map((rank) => ({
+    rank,
+    operations: [{ op: ops[rank === 3 ? 1 : 0], comm_name: "world", seq: 1, progress: "started" }],
+  }));
+  return readPage({
+    schema: "gordian.page.v1",
+    verdict: { verdict: "mismatch", culprit_ranks: [3], victim_ranks: [0, 1, 2], operations },
+    history: { streams },
+  });
+}
+
+test("a mismatch has an arrow to who called something else, and one row of the diff", () => {
+  const kinds = mismatch(["AllReduce", "AllGather"], ["calls AllReduce", "calls AllGather"]);
+  const graph = waitGraph(kinds.verdict!);
+  expect(graph.nodes.map((node) => [node.hop, node.ranks, node.what])).toEqual([
+    [0, [3], "calls AllGather"],
+    [1, [0, 1, 2], "AllReduce #1 on world"],
+  ]);
+  expect(graph.edges[0]?.detail).toBe("rank 3 is in the call: calls AllGather");
+  expect(graph.left_out).toEqual([]);
+  const counts = mismatch(["AllReduce", "AllReduce"], ["passes count 9", "passes count 5"]);
+  for (const page of [kinds, counts]) {
+    const diff = historyDiff(page.history!, page.verdict!.operations, 0, 3);
+    expect(diff.rows.length).toBe(1);
+    expect(diff.first).toBe(0);
+  }
+});
+
+test("groups that wait in transfers of one number stay apart", () => {
+  const member = (rank: number, state: string) => ({ rank, state });
+  const transfer = (rank: number) => ({
+    op: "Send",
+    comm_name: "world",
+    seq: 2,
+    members: [member(2, "enqueued"), member(rank, "at_head")],
+  });
+  const cycle = [
+    { rank: 1, waits_for_rank: 2, reason: "receive", op: "Recv" },
+    { rank: 2, waits_for_rank: 1, reason: "stream_order", op: "AllReduce" },
+  ];
+  const verdict = { verdict: "deadlock", cycle, operations: [transfer(0), transfer(3)] };
+  const graph = waitGraph(readPage({ schema: "gordian.page.v1", verdict }).verdict!);
+  expect(new Set(graph.nodes.map((node) => node.id)).size).toBe(4);
+  expect(graph.edges.map((edge) => edge.missing).slice(0, 2)).toEqual([
+    "rank 2 has not sent",
+    "rank 2 waits behind earlier work on its stream, held up by rank 1",
+  ]);
 });
 
 test("stuckDiff compares what two ranks are at", () => {

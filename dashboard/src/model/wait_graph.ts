@@ -1,8 +1,8 @@
 // Makes the picture of who waits for whom: the cycle or the ranks that have not come in the middle,
 // then the other waiting ranks, folded by what they wait for, at most two hops away.
-import { operationText, ranksText } from "./text";
+import { operationText, rankText, ranksText } from "./text";
 import type { Finding, Member, StuckOperation, WaitEdge } from "./types";
-import { instanceOp, memberText } from "./words";
+import { instanceOp, memberText, waitPhrase } from "./words";
 
 export interface GraphNode {
   id: string;
@@ -18,7 +18,7 @@ export interface GraphEdge {
   to: string;
   in_cycle: boolean;
   label: string;
-  reason: string;
+  missing: string; // what the other rank has not done, or how it holds this one up
   detail: string;
   from_site: string;
   to_site: string;
@@ -73,6 +73,13 @@ function cycleNodes(cycle: readonly WaitEdge[]): GraphNode[] {
   return [...nodes.values()];
 }
 
+function missingText(edge: WaitEdge): string {
+  const [before, after] = waitPhrase(edge);
+  return after === "" && before !== "waits for"
+    ? `${rankText(edge.rank)} ${before} ${rankText(edge.waits_for_rank)}`
+    : after && `${rankText(edge.waits_for_rank)} ${after}`;
+}
+
 function cycleEdges(cycle: readonly WaitEdge[]): GraphEdge[] {
   return cycle.map((edge, i) => ({
     id: `c${i}`,
@@ -80,14 +87,14 @@ function cycleEdges(cycle: readonly WaitEdge[]): GraphEdge[] {
     to: `r${edge.waits_for_rank}`,
     in_cycle: true,
     label: operationText(edge),
-    reason: edge.reason,
+    missing: missingText(edge),
     detail: edge.detail,
     from_site: edge.site,
     to_site: cycle.find((other) => other.rank === edge.waits_for_rank)?.site ?? "",
   }));
 }
 
-// Ranks that have not come, folded by what they do instead and where.
+// Ranks that have not come or called something else, folded by what they do instead and where.
 function absentNodes(finding: Finding): GraphNode[] {
   const culprits = new Set(finding.culprit_ranks);
   const groups = new Map<string, GraphNode>();
@@ -105,7 +112,7 @@ function absentNodes(finding: Finding): GraphNode[] {
       id: `a${groups.size}`,
       hop: 0,
       ranks: [member.rank],
-      what: memberText(member),
+      what: member.instead || memberText(member),
       site: member.site,
     });
   };
@@ -115,6 +122,7 @@ function absentNodes(finding: Finding): GraphNode[] {
   if (groups.size === 0) {
     all.filter((member) => member.state === "not_called").forEach(add);
   }
+  named.filter((member) => member.instead !== "").forEach(add);
   for (const rank of finding.culprit_ranks) add({ rank, state: "", instead: "", site: "" });
   return [...groups.values()];
 }
@@ -127,12 +135,16 @@ interface Pending {
 }
 
 // Who waits in which operation for whom, one entry an operation.
-function pendingWaits(operations: readonly StuckOperation[]): Pending[] {
+function pendingWaits({ verdict, culprit_ranks, operations }: Finding): Pending[] {
   const waits: Pending[] = [];
   const waiting = new Set<number>();
+  // In a mismatch all have called, and the others wait for who called something else.
+  const odd = new Set(verdict === "mismatch" ? culprit_ranks : []);
   for (const operation of operations) {
-    const awaited = operation.members.filter((member) => isAwaited(member.state));
-    const ranks = operation.members.filter((m) => isWaiting(m.state)).map((m) => m.rank);
+    const awaited = operation.members.filter((m) => isAwaited(m.state) || odd.has(m.rank));
+    const ranks = operation.members
+      .filter((m) => isWaiting(m.state) && !odd.has(m.rank))
+      .map((m) => m.rank);
     ranks.forEach((rank) => waiting.add(rank));
     if (awaited.length > 0 && ranks.length > 0) {
       waits.push({ ranks, operation, awaited, blocked: false });
@@ -157,7 +169,7 @@ export function waitGraph(finding: Finding): WaitGraph {
   const nodeOf = new Map<number, GraphNode>();
   for (const node of nodes) node.ranks.forEach((rank) => nodeOf.set(rank, node));
 
-  const waits = pendingWaits(finding.operations);
+  const waits = pendingWaits(finding);
   for (let hop = 1; hop <= 2; ++hop) {
     const added: GraphNode[] = [];
     for (const wait of waits) {
@@ -171,7 +183,7 @@ export function waitGraph(finding: Finding): WaitGraph {
       const site = siteOfRank(wait.operation, ranks);
       const what = operationText({ ...wait.operation, op: instanceOp(wait.operation.op) });
       const node: GraphNode = {
-        id: `v${hop}:${operationKey(wait.operation)}:${wait.blocked ? "b" : "w"}`,
+        id: `v${hop}:${operationKey(wait.operation)}:${wait.blocked ? "b" : "w"}${ranks[0]}`,
         hop,
         ranks: ranks.sort((a, b) => a - b),
         what: wait.blocked ? `blocked before ${what}` : what,
@@ -186,7 +198,7 @@ export function waitGraph(finding: Finding): WaitGraph {
           to: target.id,
           in_cycle: false,
           label: what,
-          reason: "",
+          missing: "",
           detail:
             `${ranksText(awaited.map((m) => m.rank))} ${memberText(member, awaited.length)}` +
             (wait.blocked ? "; the waiting ranks have it behind other work of their stream" : ""),

@@ -1,7 +1,7 @@
 // The words for kinds, states and reasons. Each kind has a tone, a sign and a title, so that colour
 // is never the only carrier.
 import { durationText } from "./text";
-import type { Member } from "./types";
+import type { Member, WaitEdge } from "./types";
 
 const kNormalQuiet = 5; // seconds between two steps of a job that runs
 
@@ -53,36 +53,60 @@ const kConfidence: Record<string, string> = {
   possible: "possible: did not happen in this run, or follows from another finding",
 };
 
-export function confidenceText(confidence: string): string {
-  return kConfidence[confidence] ?? confidence;
-}
-
-const kReasons: Record<string, string> = {
-  started_collective: "has not started it",
-  first_use: "has not come to this first use",
-  receive: "has not received it",
-  send: "has not sent it",
-  stream_order: "has earlier work on the stream",
-  event_wait: "has not recorded the event's work as done",
-  communicator_order: "has an earlier operation on the communicator",
-  communicator_init: "has not called this to make the communicator",
-  communicator_call: "has not made this call of the communicator",
-  not_called: "has not called it",
-  open_group: "has not closed its group",
-  memory_wait: "has not written the memory",
-  signal: "has not signalled",
-  store_key: "has not set the key",
+const kCalmConfidence: Record<string, string> = {
+  confirmed: "confirmed: nothing is missing from what gordian saw",
+  suspected: "suspected: gordian has not seen all of it",
 };
 
-// "which has not started it"; "" where the detail has to say it.
-export function reasonText(reason: string): string {
-  const known = kReasons[reason];
-  return known === undefined ? "" : `which ${known}`;
+export function confidenceText(verdict: string, confidence: string): string {
+  const texts = kindOf(verdict).tone === "bad" ? kConfidence : kCalmConfidence;
+  return texts[confidence] ?? confidence;
+}
+
+type Phrase = readonly [before: string, after: string];
+
+// Reasons by which a rank waits for what another has to do.
+const kMeetings: Record<string, Phrase> = {
+  started_collective: ["waits for", "has not started it"],
+  first_use: ["waits for", "has not come to this first use"],
+  signal: ["waits for a signal of", "has not sent it"],
+  communicator_init: ["waits for", "has not joined in creating the communicator"],
+  communicator_call: ["waits for", "has not made this call"],
+  not_called: ["waits for", "has not called it"],
+  open_group: ["waits for", "called it in a group that it has not ended"],
+};
+
+// Reasons by which it waits for something that another holds up.
+const kHeldUp: Record<string, string> = {
+  communicator_order: "waits for an earlier operation of the same communicator",
+  launch_order: "waits until an operation that was called before it has started",
+  resources: "waits for a hardware queue or multiprocessors",
+  legacy_stream: "waits for work on its device before the legacy default stream may go on",
+  graph_order: "waits behind an operation of the same CUDA graph",
+  memory_wait: "waits for a value that a stream has yet to write",
+  stream_order: "waits behind earlier work on its stream",
+  event_wait: "waits for an event that has not happened",
+  host_sync: "blocks the host until work on the device is done",
+  host_free: "frees memory, which waits for all work on the device",
+  host_copy: "copies synchronously, behind work on the device",
+  store_key: "waits for a key of the store that no process has set",
+  host_operation: "waits for an operation of its process group",
+  polling: "polls until work on the device is done",
+};
+
+// What stands before the name of the other rank, "waits for", and what that rank has not done.
+export function waitPhrase(edge: Pick<WaitEdge, "reason" | "op">): Phrase {
+  if (edge.reason === "receive" || edge.reason === "send") {
+    return ["waits for", edge.op.includes("Recv") ? "has not sent" : "has not received"];
+  }
+  const held = kHeldUp[edge.reason];
+  if (held !== undefined) return [`${held}, held up by`, ""];
+  return kMeetings[edge.reason] ?? ["waits for", ""];
 }
 
 const kMemberStates: Record<string, readonly [one: string, many: string]> = {
   not_called: ["has not called it", "have not called it"],
-  called: ["has called it", "have called it"],
+  called: ["is in the call", "are in the call"],
   in_open_group: ["has it in a group left open", "have it in a group left open"],
   enqueued: [
     "has it behind other work of its stream",

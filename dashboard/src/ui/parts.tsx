@@ -20,6 +20,20 @@ export function Notice(props: { children: ComponentChildren }) {
   return <p class="notice">{props.children}</p>;
 }
 
+// Says why the page has no history.
+export function NoHistory(props: { what: string }) {
+  const { page } = usePage();
+  const calm = kindOf(page.verdict?.verdict ?? "").tone !== "bad";
+  return (
+    <Notice>
+      {calm
+        ? `The ${props.what} comes once gordian says that something is stuck.`
+        : `This page has no ${props.what}: it was made without the session's trace, or that is ` +
+          "too large. `gordian report` makes the page again from a session."}
+    </Notice>
+  );
+}
+
 export function ViewLink(props: {
   view: View;
   params?: Record<string, string>;

@@ -7,9 +7,13 @@ export function SourceLines(props: { site: string; around?: number }) {
   if (props.site === "") return null;
   if (source === undefined) return <p class="dim small">The source is not part of this page.</p>;
   const around = props.around ?? 100;
+  // A call goes on to the next lines where its own ends with an open bracket or a comma.
+  const called = source.lines.slice(source.line - source.first_line);
+  const rest = Math.min(3, called.findIndex((text) => !/[(,]\s*$/.test(text)));
   const lines = source.lines
     .map((text, i) => ({ text, number: source.first_line + i }))
-    .filter((line) => Math.abs(line.number - source.line) <= around);
+    .filter(({ number }) => number >= source.line - around)
+    .filter(({ number }) => number <= source.line + Math.max(around, rest));
   return (
     <figure class="source">
       <figcaption title={source.path}>

@@ -36,6 +36,11 @@ function behindText(comm: Communicator): string {
   return `! ${ranksText(comm.behind, 3)}${most > 1 ? ` (by up to ${count(most)})` : ""}`;
 }
 
+// Who has not been seen may be behind, or not have joined at all.
+function stepText(comm: Communicator): string {
+  return comm.ranks_seen < comm.size ? `${count(comm.size - comm.ranks_seen)} not seen` : "in step";
+}
+
 function madeText(comm: Communicator): string {
   if (comm.made_by_rank < 0 && comm.site === "") return "";
   return `${rankText(comm.made_by_rank)}${comm.site === "" ? "" : ` at ${comm.site}`}`;
@@ -56,7 +61,11 @@ function Chosen(props: { comm: Communicator }) {
           {ranksText(comm.ranks, 40)} ({count(comm.ranks_seen)} seen of {count(comm.size)})
         </dd>
         <dt>Behind</dt>
-        <dd>{comm.behind.length === 0 ? "no member" : ranksText(comm.behind, 40)}</dd>
+        <dd>
+          {comm.behind.length === 0
+            ? "no member that gordian has seen"
+            : ranksText(comm.behind, 40)}
+        </dd>
         <dt>Made by</dt>
         <dd>
           <span class="mono">{madeText(comm) || "unknown"}</span>
@@ -104,7 +113,7 @@ export function CommunicatorsView() {
             {sequenceText(comm)}
             {comm.destroyed && " (destroyed)"}
           </span>
-          <span class={behind === "" ? "dim" : "loud"}>{behind || "in step"}</span>
+          <span class={behind === "" ? "dim" : "loud"}>{behind || stepText(comm)}</span>
         </div>,
       ];
     }
@@ -117,12 +126,12 @@ export function CommunicatorsView() {
       <span class={comm.ranks_seen < comm.size ? "loud" : ""}>{seen}</span>,
       sequenceText(comm),
       <span class={behind === "" ? "dim" : "loud"} title={behind}>
-        {behind || "in step"}
+        {behind || stepText(comm)}
       </span>,
       <span class="mono" title={madeText(comm)}>
         {madeText(comm)}
       </span>,
-      comm.destroyed ? "■ destroyed" : "in use",
+      comm.destroyed ? "■ destroyed" : comm.ranks_seen < comm.size ? "incomplete" : "in use",
     ];
   };
   const selected = listed.findIndex((comm) => comm.uid === chosen);

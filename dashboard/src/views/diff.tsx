@@ -5,7 +5,7 @@ import { historyDiff, stuckDiff, type DiffEntry, type DiffRow } from "../model/d
 import { bytesText, operationText, plural } from "../model/text";
 import type { PageDocument } from "../model/types";
 import { useParam, usePage } from "../ui/context";
-import { Notice } from "../ui/parts";
+import { NoHistory, Notice } from "../ui/parts";
 
 const kBefore = 3; // rows to show before the first difference
 const kWithoutDifference = 40; // rows to show if there is none
@@ -39,7 +39,9 @@ function Entry(props: { entry: DiffEntry | null; absent: string }) {
     <>
       <span class="mono">{operationText(entry)}</span>{" "}
       <span class="dim">
-        {bytesText(entry.bytes)} · {entry.state}
+        {[entry.bytes > 0 ? bytesText(entry.bytes) : "", entry.remark, entry.state]
+          .filter((text) => text !== "")
+          .join(" · ")}
       </span>
       {entry.site !== "" && <span class="mono site entry-site">{entry.site}</span>}
     </>
@@ -148,13 +150,13 @@ export function DiffView() {
   const left = a === "" ? firstA : Number(a);
   const right = b === "" ? firstB : Number(b);
   const { history, verdict } = page;
-  const diff = useMemo(
-    () =>
-      history !== null
-        ? historyDiff(history, left, right)
-        : stuckDiff(verdict?.operations ?? [], left, right),
-    [history, verdict, left, right],
-  );
+  const { diff, ordered } = useMemo(() => {
+    const stuck = verdict?.operations ?? [];
+    const whole = history && historyDiff(history, stuck, left, right);
+    return whole !== null && whole.rows.length > 0
+      ? { diff: whole, ordered: true }
+      : { diff: stuckDiff(stuck, left, right), ordered: false };
+  }, [history, verdict, left, right]);
   if (known.length < 2) return <Notice>There are no two ranks to compare.</Notice>;
   return (
     <section class="card" aria-labelledby="diff-title">
@@ -178,20 +180,15 @@ export function DiffView() {
             : `On ${diff.shared.slice(0, 8).join(", ")}${diff.shared.length > 8 ? " …" : ""}`}
         </p>
       </div>
-      {history === null && (
-        <Notice>
-          The live page does not have the order of calls yet; the report that `gordian report` makes
-          does. Below is what is stuck, and what each of the two does about it.
-        </Notice>
-      )}
+      {history === null && <NoHistory what="order of calls" />}
       {diff.rows.length > 0 && (
         <>
           <p>
             {diff.first < 0
               ? "No difference in what this page knows."
-              : history === null
-                ? "▶ marks the first operation that they are at differently."
-                : "▶ marks where the two part."}
+              : ordered
+                ? "▶ marks where the two part."
+                : "▶ marks the first stuck operation that they are at differently."}
           </p>
           <Rows rows={diff.rows} first={diff.first} left={left} right={right} />
         </>

@@ -5,7 +5,6 @@ import { layoutGraph, type Arrow, type Box } from "../model/graph_layout";
 import { count, cutTo, plural, ranksText } from "../model/text";
 import type { FoldedStack } from "../model/types";
 import { waitGraph, type GraphEdge, type GraphNode, type WaitGraph } from "../model/wait_graph";
-import { reasonText } from "../model/words";
 import { useParam, usePage } from "../ui/context";
 import { FrameText, Notice, ViewLink } from "../ui/parts";
 import { useWidth } from "../ui/size";
@@ -172,7 +171,6 @@ function Place(props: { who: string; site: string }) {
 function EdgeDetail(props: { edge: GraphEdge; from: GraphNode; to: GraphNode }) {
   const { page } = usePage();
   const { edge, from, to } = props;
-  const reason = reasonText(edge.reason);
   const waits = from.ranks.length > 1 ? "wait" : "waits";
   return (
     <section class="card" aria-labelledby="edge-title" id="graph-detail">
@@ -181,7 +179,7 @@ function EdgeDetail(props: { edge: GraphEdge; from: GraphNode; to: GraphNode }) 
       </h2>
       <p>
         In <strong class="mono">{edge.label}</strong>
-        {reason !== "" && `: ${ranksText(to.ranks, 6)} ${reason.replace(/^which /, "")}`}
+        {edge.missing !== "" && `: ${edge.missing}`}
       </p>
       {edge.detail !== "" && <p class="because">because {edge.detail}</p>}
       <div class="columns">

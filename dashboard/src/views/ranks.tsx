@@ -46,7 +46,15 @@ function shapeOf(width: number, map: HeatMap, rows: readonly HeatRow[]): Shape {
 }
 
 function rowLabel(row: HeatRow): string {
-  return (row.culprit ? "▶ " : "") + foldRanks(row.ranks, 3);
+  const known = row.ranks.filter((rank) => rank >= 0);
+  const unknown = known.length < row.ranks.length ? ["?"] : [];
+  const ranks = known.length > 0 ? [foldRanks(known, 3), ...unknown] : unknown;
+  return (row.culprit ? "▶ " : "") + ranks.join(",");
+}
+
+// A rank that is in no call and has not ended is somewhere in its own code.
+function callText(rank: RankStatus): string {
+  return rank.call === "" && rank.state === "running" ? "in its own code" : rank.call;
 }
 
 function cellText(map: HeatMap, status: Status, row: HeatRow, column: number): string {
@@ -268,6 +276,9 @@ const kNarrow: Column[] = [
 
 function RankTable(props: { ranks: RankStatus[]; culprits: ReadonlySet<number> }) {
   const { ranks, culprits } = props;
+  const { page, since_progress_s } = usePage();
+  // What has passed since the document came, while nothing moves.
+  const later = Math.max(0, since_progress_s - (page.status?.since_progress_s ?? since_progress_s));
   const box = useRef<HTMLDivElement>(null);
   const width = useWidth(box);
   const [chosen, setChosen] = useParam("rank");
@@ -287,9 +298,11 @@ function RankTable(props: { ranks: RankStatus[]; culprits: ReadonlySet<number> }
         ▶ {rank.rank}
       </strong>
     ) : (
-      `${rank.rank}`
+      <span title={rank.rank < 0 ? "Its rank is not known yet" : ""}>
+        {rank.rank < 0 ? "?" : rank.rank}
+      </span>
     );
-    const since = durationText(rank.since_s);
+    const since = rank.since_s < 0 ? "" : durationText(rank.since_s + later);
     if (narrow) {
       return [
         number,
@@ -298,7 +311,7 @@ function RankTable(props: { ranks: RankStatus[]; culprits: ReadonlySet<number> }
           <span class="dim">{since}</span>
         </div>,
         <div class="two-lines mono">
-          <span>{rank.operation || rank.call || "–"}</span>
+          <span>{rank.operation || callText(rank) || "–"}</span>
           <span class="dim">{[rank.call, rank.site].filter((t) => t !== "").join(" at ")}</span>
         </div>,
       ];
@@ -306,8 +319,8 @@ function RankTable(props: { ranks: RankStatus[]; culprits: ReadonlySet<number> }
     return [
       number,
       stateCell,
-      <span class="mono" title={rank.call}>
-        {rank.call}
+      <span class={rank.call === "" ? "dim" : "mono"} title={callText(rank)}>
+        {callText(rank)}
       </span>,
       <span class="mono" title={rank.operation}>
         {rank.operation}

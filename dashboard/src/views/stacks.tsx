@@ -59,8 +59,8 @@ function Flame(props: { stacks: FoldedStack[]; wanted: string }) {
                 <>
                   {marked && "◆ "}
                   {node.frame.python && <span class="tag">py</span>}
-                  {node.frame.function || "(no name)"} {placeText(node.frame)} ·{" "}
-                  {foldRanks(node.ranks, 3)}
+                  {node.frame.function || "(no name)"} {placeText(node.frame)}
+                  {node.ranks.length > 0 && ` · ${foldRanks(node.ranks, 3)}`}
                 </>
               )}
             </span>
@@ -78,7 +78,7 @@ function Stack(props: { stack: FoldedStack; wanted: string }) {
   return (
     <div class="stack">
       <h3 class="stack-head">
-        {ranksText(stack.ranks, 12)}
+        {stack.ranks.length > 0 ? ranksText(stack.ranks, 12) : "a process without a rank"}
         <span class="dim">
           {names.length > 0 && `, thread ${names.slice(0, 4).join(", ")}`}
           {stack.threads.length > 1 && ` (${plural(stack.threads.length, "thread")})`}

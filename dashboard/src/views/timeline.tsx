@@ -18,7 +18,7 @@ import {
 import type { History, StreamHistory, StreamOperation, Verdict } from "../model/types";
 import { instanceOp } from "../model/words";
 import { useParam, usePage } from "../ui/context";
-import { Filter, Notice } from "../ui/parts";
+import { Filter, NoHistory, Notice } from "../ui/parts";
 import { ScrollCanvas, type Visible } from "../ui/scroll_canvas";
 import { usePalette, useWidth } from "../ui/size";
 
@@ -79,7 +79,7 @@ function operationLine(
       ? operation.progress === "aborted"
         ? "aborted"
         : "not done"
-      : `took ${nanosText(operation.done_ns - operation.called_ns)}`,
+      : `seen done ${nanosText(operation.done_ns - operation.called_ns)} later`,
     operation.site === "" ? "" : `at ${operation.site}`,
     absent,
   ];
@@ -434,12 +434,9 @@ export function TimelineView() {
     }
     return ordered.filter((s) => s.operations.some((o) => operationText(o).includes(wanted)));
   }, [history, verdict, filter]);
-  if (history === null) {
-    return (
-      <Notice>
-        The live page does not have the timeline yet; the report that `gordian report` makes does.
-      </Notice>
-    );
+  if (history === null) return <NoHistory what="timeline" />;
+  if (history.streams.length === 0) {
+    return <Notice>The record holds no operation on a stream.</Notice>;
   }
   return (
     <>
@@ -450,6 +447,9 @@ export function TimelineView() {
         </div>
         <Filter label="Filter: ranks 0-7, operation" value={filter} onChange={setFilter} />
         <Chart history={history} streams={streams} verdict={verdict} />
+        <p class="dim small">
+          A bar ends when gordian saw the operation done at all of its ranks: later than it was.
+        </p>
         {history.notes.map((note, i) => (
           <p key={i} class="dim small">
             {note}

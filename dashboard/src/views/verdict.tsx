@@ -19,15 +19,25 @@ import {
   kindOf,
   memberText,
   quietText,
-  reasonText,
   toneOf,
+  waitPhrase,
 } from "../model/words";
 import { usePage } from "../ui/context";
 import { Command, CopyButton } from "../ui/copy";
 import { KindChip, Notice, ViewLink } from "../ui/parts";
+import type { View } from "../ui/route";
 import { SourceLines } from "../ui/source";
 
 const kMostCommunicators = 12;
+const kNextStuck: readonly (readonly [View, string])[] = [
+  ["stacks", "Stacks"],
+  ["graph", "Wait-for graph"],
+  ["diff", "Diff of two ranks"],
+];
+const kNextCalm: typeof kNextStuck = [
+  ["ranks", "Ranks"],
+  ["communicators", "Communicators"],
+];
 const kLongQuiet = 60; // seconds without progress that a calm card must mention
 
 function Site(props: { site: string }) {
@@ -53,7 +63,7 @@ function Site(props: { site: string }) {
 
 function CycleRow(props: { edge: WaitEdge; last: boolean }) {
   const { edge } = props;
-  const reason = reasonText(edge.reason);
+  const [before, after] = waitPhrase(edge);
   return (
     <li class="cycle-row">
       <div class="cycle-rank">
@@ -62,7 +72,7 @@ function CycleRow(props: { edge: WaitEdge; last: boolean }) {
       <div class="cycle-body">
         <p>
           is in <strong class="mono">{operationText(edge)}</strong>
-          {edge.bytes >= 0 && <span class="dim"> ({bytesText(edge.bytes)})</span>}
+          {edge.bytes > 0 && <span class="dim"> ({bytesText(edge.bytes)})</span>}
         </p>
         <div class="cycle-site">
           <Site site={edge.site} />
@@ -71,8 +81,8 @@ function CycleRow(props: { edge: WaitEdge; last: boolean }) {
           <span class="arrow" aria-hidden="true">
             {props.last ? "↺" : "↓"}
           </span>{" "}
-          waits for <strong>{rankText(edge.waits_for_rank)}</strong>
-          {reason !== "" && `, ${reason}`}
+          {before} <strong>{rankText(edge.waits_for_rank)}</strong>
+          {after !== "" && `, which ${after}`}
           {props.last && <span class="dim"> (closes the cycle)</span>}
         </p>
         {edge.detail !== "" && <p class="because">because {edge.detail}</p>}
@@ -118,7 +128,7 @@ function StuckOperations(props: { finding: Finding }) {
               <strong class="mono">
                 {operationText({ ...operation, op: instanceOp(operation.op) })}
               </strong>{" "}
-              <span class="dim">{bytesText(operation.bytes)}</span>
+              <span class="dim">{operation.bytes > 0 && bytesText(operation.bytes)}</span>
             </p>
             <ul>
               {[...groups].map(([key, group]) => (
@@ -155,11 +165,12 @@ function Since() {
   const { page, since_progress_s } = usePage();
   const text = quietText(page.verdict?.verdict ?? "", since_progress_s);
   if (text === "") return null;
-  const ended = page.status?.job_ended ?? true;
   return (
     <span class="since">
       no progress for <strong class="tabular">{text}</strong>
-      {ended && " when the job ended"}
+      {page.status?.job_ended !== false
+        ? " when the job ended"
+        : !page.live && " when gordian said so"}
     </span>
   );
 }
@@ -196,7 +207,7 @@ function Problem(props: { verdict: Verdict }) {
     <section class={`card tone-edge-${tone}`} aria-labelledby="verdict-title">
       <h2 id="verdict-title" class="kind">
         <KindChip verdict={verdict.verdict} confidence={verdict.confidence} />
-        <span class="confidence" title={confidenceText(verdict.confidence)}>
+        <span class="confidence" title={confidenceText(verdict.verdict, verdict.confidence)}>
           {verdict.confidence}
           {after !== "" && ` after ${after}`}
         </span>
@@ -313,14 +324,15 @@ function Who(props: { verdict: Verdict }) {
 }
 
 function Limits(props: { verdict: Verdict }) {
-  const { not_visible, assumes, records_lost } = props.verdict.evidence;
+  const { verdict, confidence, evidence } = props.verdict;
+  const { not_visible, assumes, records_lost } = evidence;
   const nothing = not_visible.length === 0 && assumes.length === 0 && records_lost <= 0;
   return (
     <section class="card limits" aria-labelledby="limits-title">
       <h2 id="limits-title">What this rests on</h2>
       <dl class="facts">
         <dt>Confidence</dt>
-        <dd>{confidenceText(props.verdict.confidence) || "none"}</dd>
+        <dd>{confidenceText(verdict, confidence) || "none"}</dd>
         {nothing && (
           <>
             <dt>Not seen</dt>
@@ -368,32 +380,34 @@ function Limits(props: { verdict: Verdict }) {
   );
 }
 
-function Next() {
+function Next(props: { stuck: boolean }) {
   const { page } = usePage();
   const session = shellWord(page.session === "" ? "latest" : page.session);
   return (
     <section class="card next" aria-labelledby="next-title">
       <h2 id="next-title">Next</h2>
       <div class="commands">
-        <Command what="Everything, with stacks" command={`gordian explain ${session}`} />
-        <Command
-          what="A small program that hangs the same way"
-          command={`gordian replay ${session} -o hang --minimize --verify 20`}
-        />
+        {props.stuck ? (
+          <>
+            <Command what="Everything, with stacks" command={`gordian explain ${session}`} />
+            <Command
+              what="A small program that hangs the same way"
+              command={`gordian replay ${session} -o hang --minimize --verify 20`}
+            />
+          </>
+        ) : (
+          <Command what="What every rank is at" command={`gordian status ${session}`} />
+        )}
       </div>
       <div class="buttons">
         {page.text !== "" && (
           <CopyButton label="Copy as text" text={page.text} title="Copy the report as plain text" />
         )}
-        <ViewLink view="stacks" class="button">
-          Stacks
-        </ViewLink>
-        <ViewLink view="graph" class="button">
-          Wait-for graph
-        </ViewLink>
-        <ViewLink view="diff" class="button">
-          Diff of two ranks
-        </ViewLink>
+        {(props.stuck ? kNextStuck : kNextCalm).map(([view, title]) => (
+          <ViewLink key={view} view={view} class="button">
+            {title}
+          </ViewLink>
+        ))}
       </div>
     </section>
   );
@@ -417,6 +431,7 @@ export function VerdictView() {
       {stuck ? <Problem verdict={verdict} /> : <Calm verdict={verdict} />}
       <div class="columns">
         <div class="column">
+          {!stuck && <Limits verdict={verdict} />}
           {verdict.cycle.length > 0 && (
             <section class="card the-cycle" aria-labelledby="cycle-title">
               <h2 id="cycle-title">The cycle</h2>
@@ -457,8 +472,8 @@ export function VerdictView() {
         </div>
         <div class="column">
           {stuck && <Who verdict={verdict} />}
-          <Limits verdict={verdict} />
-          <Next />
+          {stuck && <Limits verdict={verdict} />}
+          <Next stuck={stuck} />
         </div>
       </div>
     </div>

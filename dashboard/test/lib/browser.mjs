@@ -1,22 +1,34 @@
 // Starts Chromium for the tests, and watches a page for errors and requests.
 import { createRequire } from "node:module";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { chromium } from "playwright-core";
 
 import { report, root } from "./documents.mjs";
 
-const axeSource = readFileSync(
-  createRequire(import.meta.url).resolve("axe-core/axe.min.js"),
-  "utf8",
-);
+const executablePath = process.env.CHROMIUM || "/usr/bin/chromium";
+if (!existsSync(executablePath)) {
+  console.log(`skipped: ${executablePath} is not installed (Debian: chromium)`);
+  process.exit(77);
+}
+// DASHBOARD_MODULES: the node_modules of a build folder, instead of the ones beside the sources.
+const modules = process.env.DASHBOARD_MODULES;
+const require = createRequire(modules ? join(modules, "/") : import.meta.url);
+const { chromium } = require("playwright-core");
+const axeSource = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
 export async function startBrowser() {
   const folder = mkdtempSync(join(tmpdir(), "gordian-page-"));
   const context = await chromium.launchPersistentContext(join(folder, "profile"), {
-    executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
+    executablePath,
     headless: true,
     bypassCSP: false,
     args: [

@@ -1,0 +1,235 @@
+// The page in a real browser, on real jobs of the emulator that hang.
+//
+//   node [--test-name-pattern=WORDS] browser.mjs BUILD
+//
+// On failure it keeps a picture and the text of every open tab below BUILD/tests/page/evidence.
+import assert from "node:assert/strict";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { pathToFileURL } from "node:url";
+
+import { build, eventually, hang, Workplace } from "./real_jobs.mjs";
+
+process.env.DASHBOARD_MODULES = join(build, "dashboard", "work", "node_modules");
+const { axe, openTab, startBrowser } = await import("../../dashboard/test/lib/browser.mjs");
+
+const kViews = ["verdict", "ranks", "graph", "timeline", "diff", "stacks", "communicators", "health"];
+const kWait = { timeout: 30000 };
+
+let browser;
+before(async () => (browser = await startBrowser()));
+after(async () => browser?.stop());
+
+// What the browser itself says about a server that went away or wants a token is no error of the page.
+const own = (errors) => errors.filter((text) => !/Failed to load resource|ERR_/.test(text));
+
+const evidenceOf = (name) => join(build, "tests", "page", "evidence", name.replace(/\W+/g, "-"));
+
+async function keepEvidence(name, place) {
+  const folder = evidenceOf(name);
+  mkdirSync(folder, { recursive: true });
+  const tabs = browser.context.pages().filter((tab) => tab.url() !== "about:blank");
+  for (const [i, tab] of tabs.entries()) {
+    const text = await tab.innerText("body", { timeout: 5000 }).catch(String);
+    writeFileSync(join(folder, `tab${i}.txt`), `${tab.url()}\n\n${text}\n`);
+    await tab.screenshot({ path: join(folder, `tab${i}.png`), fullPage: true, timeout: 5000 }).catch(() => {});
+  }
+  place.started.forEach((one, i) => writeFileSync(join(folder, `gordian${i}.txt`), one.output));
+  console.log(`kept in ${folder}; to repeat:`);
+  console.log(`  node --test-name-pattern='^${name}$' ${process.argv[1]} ${build}`);
+}
+
+// A test with a place of its own, of which nothing is left.
+function scene(name, act) {
+  test(name, { timeout: 120000 }, async () => {
+    rmSync(evidenceOf(name), { recursive: true, force: true });
+    const place = new Workplace();
+    try {
+      await act(place);
+    } catch (error) {
+      await keepEvidence(name, place);
+      throw error;
+    } finally {
+      for (const tab of browser.context.pages().slice(1)) await tab.close();
+      await place.end();
+    }
+  });
+}
+
+async function visit(tab, job, view) {
+  await tab.evaluate((hash) => (location.hash = hash), `#/job/${job}/${view}`);
+  await tab.waitForSelector(`nav a[aria-current=page][href*="/${view}"]`);
+  await tab.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+}
+
+// The cycle as the page shows it and as verdict.json has it: who, in what, where, and for whom.
+const shownCycle = (tab) =>
+  tab.evaluate(() =>
+    [...document.querySelectorAll(".cycle-row")].map((row) => ({
+      rank: row.querySelector(".rank-badge").innerText,
+      operation: row.querySelector("strong.mono").innerText,
+      site: row.querySelector(".site").innerText,
+      waits_for: row.querySelector(".waits strong").innerText,
+    })),
+  );
+const knownCycle = (verdict) =>
+  verdict.cycle.map((edge) => ({
+    rank: `rank ${edge.rank}`,
+    operation: `${edge.op} #${edge.seq} on ${edge.comm_name}`,
+    site: edge.site,
+    waits_for: `rank ${edge.waits_for_rank}`,
+  }));
+
+scene("a hung job from its verdict to its end and to its report", async (place) => {
+  const { run, address } = await place.runWithPage(hang);
+  const { tab, seen } = await openTab(browser, 1280, "light");
+  await tab.goto(address);
+  await tab.waitForSelector(".cycle", kWait);
+  const { verdict } = await place.verdict("s", "deadlock");
+  assert.equal(await tab.innerText(".summary"), verdict.summary);
+  assert.match(await tab.innerText("#verdict-title"), /DEADLOCK\s+confirmed after/);
+  assert.deepEqual(await shownCycle(tab), knownCycle(verdict));
+  const who = await tab.innerText(".who");
+  for (const { rank, pid } of verdict.culprit_processes) assert.match(who, new RegExp(`rank ${rank} pid ${pid} `));
+
+  // Each arrow of the cycle leads to the lines of both calls.
+  await visit(tab, "s", "graph");
+  assert.equal(await tab.locator(".edge.in-cycle").count(), verdict.cycle.length);
+  for (const [i, edge] of verdict.cycle.entries()) {
+    await tab.locator(".edge.in-cycle text").nth(i).click();
+    await tab.waitForSelector(`text=rank ${edge.rank} waits for rank ${edge.waits_for_rank}`);
+    const lines = await tab.locator("#graph-detail .line.here").allInnerTexts();
+    assert.equal(lines.length, 2, "the source lines of both ranks");
+    for (const line of lines) assert.match(line, /ncclAllReduce/);
+  }
+
+  for (const [width, scheme, views] of [
+    [1280, "light", kViews],
+    [1280, "dark", kViews],
+    [360, "light", ["verdict"]],
+    [360, "dark", ["verdict"]],
+  ]) {
+    const height = width < 600 ? 760 : 900;
+    await tab.setViewportSize({ width, height });
+    await tab.emulateMedia({ colorScheme: scheme });
+    for (const view of views) {
+      await visit(tab, "s", view);
+      const where = `${view}, ${width} px, ${scheme}`;
+      assert.deepEqual(await axe(tab), [], where);
+      const over = await tab.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      assert.ok(over <= 0, `${where}: wider than the window by ${over} px`);
+      assert.deepEqual(seen.errors, [], where);
+    }
+  }
+  await visit(tab, "s", "timeline");
+  assert.match(await tab.innerText("main"), /AllReduce #\d+ on tp called by ranks 0-3/);
+
+  run.endJob();
+  await tab.waitForSelector("text=job ended", kWait);
+  await visit(tab, "s", "verdict");
+  assert.deepEqual(await shownCycle(tab), knownCycle(verdict));
+  assert.deepEqual(own(seen.errors), []);
+  assert.ok(seen.requests.every((url) => url.startsWith(address)));
+  await run.gone();
+
+  const report = pathToFileURL(place.path("s/report.html")).href;
+  const disk = await openTab(browser, 1280, "light");
+  await disk.tab.goto(report);
+  await disk.tab.waitForSelector(".cycle");
+  assert.deepEqual(await shownCycle(disk.tab), knownCycle(verdict));
+  for (const view of kViews) await visit(disk.tab, "s", view);
+  assert.deepEqual(disk.seen, { errors: [], requests: [report] });
+});
+
+scene("a verdict is on screen soon after it is in verdict.json", async (place) => {
+  const delays = [];
+  for (const session of ["s0", "s1", "s2"]) {
+    const env = { JOB_UNTIL: place.path(`go-${session}`) };
+    const { run, address } = await place.runWithPage(hang, { session, env });
+    const { tab } = await openTab(browser, 1280, "light");
+    await tab.goto(address);
+    await tab.waitForSelector("text=NOTHING IS STUCK", kWait);
+    await tab.evaluate(() => {
+      window.shownAt = new Promise((done) => {
+        const watch = new MutationObserver(() => {
+          if (document.querySelector(".cycle") === null) return;
+          watch.disconnect();
+          requestAnimationFrame(() => requestAnimationFrame(() => done(Date.now())));
+        });
+        watch.observe(document.body, { childList: true, subtree: true });
+      });
+    });
+    writeFileSync(env.JOB_UNTIL, "");
+    const { mtimeMs } = await place.verdict(session, "deadlock");
+    await tab.waitForSelector(".cycle", kWait);
+    delays.push(((await tab.evaluate(() => window.shownAt)) - mtimeMs) / 1000);
+    await tab.close();
+    await run.end();
+  }
+  const best = Math.min(...delays);
+  console.log(`seconds from verdict.json to the screen: ${delays.map((d) => d.toFixed(3)).join(", ")}`);
+  assert.ok(best <= 0.3, `the best of three took ${best.toFixed(3)} s, asked: 0.3 s`);
+});
+
+scene("the page outlives a server that is killed and started again", async (place) => {
+  const serve = (listen, http) =>
+    place.start(["serve", "--listen", listen, "--sessions", "all", "--http", http, "--json"]);
+  const first = serve("127.0.0.1:0", "127.0.0.1:0");
+  const listening = await first.said(/"listening":"([^"]+)"/);
+  const address = await first.said(/"page":"([^"]+)"/);
+  const node = place.run(["--quiet", "--analyzer", listening, "--job", "train", "--session", "node"], hang);
+  const { tab, seen } = await openTab(browser, 1280, "light");
+  await tab.goto(address);
+  await tab.waitForSelector(".cycle", kWait);
+  const before = { summary: await tab.innerText(".summary"), cycle: await shownCycle(tab) };
+  await tab.evaluate(() => (window.notReloaded = true));
+
+  await first.die();
+  await tab.waitForSelector("text=No answer since", kWait);
+  assert.equal(await tab.innerText(".summary"), before.summary);
+  const second = serve(listening, new URL(address).host);
+  assert.equal(await second.said(/"page":"([^"]+)"/), address);
+  await tab.waitForSelector(".away", { state: "detached", ...kWait });
+  const { cycle, summary } = before;
+  await eventually("the same verdict again", async () => (await tab.innerText(".summary")) === summary);
+  assert.deepEqual(await shownCycle(tab), cycle);
+
+  // What happens now comes from the second server.
+  node.endJob();
+  await tab.waitForSelector("text=job ended", kWait);
+  assert.deepEqual(await shownCycle(tab), cycle);
+  assert.equal(await tab.evaluate(() => window.notReloaded), true);
+  assert.deepEqual(own(seen.errors), []);
+});
+
+scene("beyond loopback the page asks for the token and keeps it to itself", async (place) => {
+  const { address } = await place.runWithPage(hang, { http: "0.0.0.0:0" });
+  const { port, hash } = new URL(address);
+  const here = `http://127.0.0.1:${port}/`;
+  const token = decodeURIComponent(hash.replace("#token=", ""));
+  const asked = await openTab(browser, 1280, "light");
+  await asked.tab.goto(here);
+  await asked.tab.waitForSelector("text=This server asks for a token");
+  assert.deepEqual(await axe(asked.tab), []);
+  await asked.tab.fill("input[type=password]", token.replace(/./g, "x"));
+  await asked.tab.click("button[type=submit]");
+  await asked.tab.waitForSelector("text=The server did not take that token.");
+  const printed = place.start(["token", "s"]);
+  await printed.gone();
+  await asked.tab.fill("input[type=password]", printed.output.trim());
+  await asked.tab.click("button[type=submit]");
+  await asked.tab.waitForSelector(".cycle", kWait);
+
+  const given = await openTab(browser, 1280, "light");
+  await given.tab.goto(here + hash);
+  await given.tab.waitForSelector(".cycle", kWait);
+  const location = await given.tab.evaluate(() => window.location.href);
+  assert.ok(!location.includes(token), `the address bar still has the token: ${location}`);
+  await given.tab.reload();
+  await given.tab.waitForSelector(".cycle", kWait);
+  for (const { seen } of [asked, given]) {
+    assert.deepEqual(own(seen.errors), []);
+    assert.ok(seen.requests.every((url) => !url.includes(token)), "a request had the token in its address");
+  }
+});
