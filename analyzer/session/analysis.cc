@@ -299,6 +299,7 @@ class Analysis::Impl {
     bool job_ended;
     std::vector<std::string> rings;
     double seconds;
+    bool killed_by_gordian;
     std::optional<v1::StacksRequest> stacks_wanted;
   };
 
@@ -318,6 +319,7 @@ class Analysis::Impl {
     switch (event.event_case()) {
       case v1::Event::kJobEnded:
         stats_.job_ended = true;
+        stats_.killed_by_gordian = event.job_ended().killed_by_gordian();
         break;
       case v1::Event::kModule:
         call_sites_.OnModule(event.module());
@@ -476,6 +478,7 @@ class Analysis::Impl {
                 .job_ended = stats_.job_ended,
                 .rings = std::move(rings),
                 .seconds = seconds,
+                .killed_by_gordian = stats_.killed_by_gordian,
                 .stacks_wanted = std::move(stacks_wanted)};
   }
 
@@ -508,7 +511,8 @@ class Analysis::Impl {
                          .revision = update->revision,
                          .job_ended = update->job_ended,
                          .rings = update->rings,
-                         .seconds_to_verdict = update->seconds});
+                         .seconds_to_verdict = update->seconds,
+                         .killed_by_gordian = update->killed_by_gordian});
   }
 
   const AnalysisOptions options_;

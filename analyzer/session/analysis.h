@@ -39,6 +39,7 @@ struct VerdictUpdate {
   // which hold pid and start time.
   const std::vector<std::string>& rings;
   double seconds_to_verdict;  // from the last progress until verdict.json is in place; 0: unknown
+  bool killed_by_gordian = false;  // the job has ended so, for a verdict
 };
 
 // Sees what the model of a trace sees, as it comes. All references are valid during the call only.
@@ -147,6 +148,7 @@ class Analysis {
     uint64_t last_progress_ns = 0;  // monotonic; 0: none yet
     uint64_t trace_lost_events = 0;
     bool job_ended = false;
+    bool killed_by_gordian = false;
     bool session_degraded = false;
     double seconds_to_verdict = 0;  // as in VerdictUpdate, of the latest revision that had one
   };

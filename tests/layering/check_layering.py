@@ -66,6 +66,8 @@ RULES = {
                  ["grpc", "gordian::collector", "gordian::interpose"]),
     "analyzer/access": (["analyzer/access/", "common/"], r"CLI/|cuda|grpc|google/protobuf|nlohmann", ["grpc", "gordian::server"]),
     "analyzer/web": (["analyzer/", "common/"], r"CLI/|cuda|grpc|google/protobuf", ["grpc", "gordian::server", "gordian::collector"]),
+    "analyzer/incidents": (["analyzer/", "common/"], r"CLI/|cuda|grpc|google/protobuf",
+                           ["grpc", "gordian::server", "gordian::collector", "gordian::web"]),
     "dashboard": (["dashboard/", "analyzer/web/"], HEAVY, ["grpc", "gordian::server"]),
     "cli": (["cli/", "dashboard/", "runtime/include/", "replayer/", "planner/", "simulator/", "analyzer/", "collector/", "common/", "proto/", "gordian/v1/"], r"cuda_runtime|nccl", []),
 }

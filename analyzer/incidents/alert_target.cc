@@ -1,0 +1,143 @@
+#include "analyzer/incidents/alert_target.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/sha.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <memory>
+#include <span>
+
+#include "common/utf8.h"
+
+namespace gordian::incidents {
+namespace {
+
+constexpr size_t kLeastKeyBytes = 16;
+constexpr size_t kMostKeyBytes = 4096;
+
+std::string Hex(std::span<const unsigned char> bytes) {
+  std::string text;
+  for (const unsigned char byte : bytes) {
+    text += "0123456789abcdef"[byte >> 4];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+
+std::string KeyOf(std::string_view text) {
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest;
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());
+  return Hex(std::span(digest).first<8>());
+}
+
+std::string Part(CURLU* url, CURLUPart part) {
+  char* text = nullptr;
+  if (curl_url_get(url, part, &text, 0) != CURLUE_OK) return "";
+  std::string copy = text;
+  curl_free(text);
+  return copy;
+}
+
+const char* NameOf(AlertTarget::Kind kind) {
+  switch (kind) {
+    case AlertTarget::Kind::kSlack:
+      return "slack";
+    case AlertTarget::Kind::kAlertmanager:
+      return "alertmanager";
+    case AlertTarget::Kind::kExec:
+      return "exec";
+    case AlertTarget::Kind::kWebhook:
+      break;
+  }
+  return "webhook";
+}
+
+}  // namespace
+
+StatusOr<AlertTarget> ParseAlertTarget(std::string_view text) {
+  const std::string_view whole = text;
+  AlertTarget target;
+  if (text.starts_with("exec:")) {
+    target.kind = AlertTarget::Kind::kExec;
+    target.url = text.substr(5);
+    target.shown = "the command of --alert exec:";
+    target.key = KeyOf(whole);
+    if (target.url.empty()) return Status::InvalidArgument("--alert exec: lacks its command");
+    return target;
+  }
+  for (const auto kind :
+       {AlertTarget::Kind::kWebhook, AlertTarget::Kind::kSlack, AlertTarget::Kind::kAlertmanager}) {
+    const std::string prefix = std::string(NameOf(kind)) + "+";
+    if (!text.starts_with(prefix)) continue;
+    target.kind = kind;
+    text.remove_prefix(prefix.size());
+    break;
+  }
+  target.url = text;
+  const std::unique_ptr<CURLU, void (*)(CURLU*)> url(curl_url(), curl_url_cleanup);
+  const bool parsed =
+      url != nullptr && curl_url_set(url.get(), CURLUPART_URL, target.url.c_str(), 0) == CURLUE_OK;
+  const std::string scheme = parsed ? Part(url.get(), CURLUPART_SCHEME) : "";
+  const std::string host = parsed ? Part(url.get(), CURLUPART_HOST) : "";
+  if ((scheme != "http" && scheme != "https") || host.empty() ||
+      target.url.find('\0') != std::string::npos) {
+    return Status::InvalidArgument(
+        "--alert takes http(s)://..., webhook+http(s)://..., slack+https://..., "
+        "alertmanager+http(s)://... or exec:CMD");
+  }
+  target.shown = std::string(NameOf(target.kind)) + " at " + scheme + "://" + Printable(host);
+  target.key = KeyOf(whole);
+  if (target.kind == AlertTarget::Kind::kAlertmanager) {
+    // Alertmanager itself, or the address of its API.
+    constexpr char kPath[] = "/api/v2/alerts";
+    std::string path = Part(url.get(), CURLUPART_PATH);
+    if (!path.ends_with(kPath)) {
+      while (path.ends_with('/')) path.pop_back();
+      path += kPath;
+      curl_url_set(url.get(), CURLUPART_PATH, path.c_str(), 0);
+      target.url = Part(url.get(), CURLUPART_URL);
+    }
+  }
+  return target;
+}
+
+StatusOr<std::string> ReadAlertKey(const std::string& path) {
+  const std::string what = "cannot read the key " + path;
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return Status::FromErrno(errno, what);
+  struct stat about {};
+  std::string key(kMostKeyBytes + 1, '\0');
+  const bool known = fstat(fd, &about) == 0 && S_ISREG(about.st_mode);
+  const ssize_t n = known ? read(fd, key.data(), key.size()) : -1;
+  close(fd);
+  if (!known || n < 0) return Status::InvalidArgument(what + ": it is no regular file");
+  if ((about.st_mode & 077) != 0 || (about.st_uid != geteuid() && about.st_uid != 0)) {
+    return Status::PermissionDenied("the key " + path +
+                                    " is no secret: others may open it (try: chmod 600)");
+  }
+  key.resize(static_cast<size_t>(n));
+  while (key.ends_with('\n') || key.ends_with('\r')) key.pop_back();
+  if (key.size() < kLeastKeyBytes || key.size() > kMostKeyBytes) {
+    return Status::InvalidArgument("the key " + path + " must have 16 to 4096 bytes");
+  }
+  return key;
+}
+
+std::string Signature(std::string_view key, std::string_view body) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
+  unsigned int size = 0;
+  if (HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
+           reinterpret_cast<const unsigned char*>(body.data()), body.size(), digest.data(),
+           &size) == nullptr) {
+    return "";
+  }
+  return "sha256=" + Hex(std::span(digest).first(size));
+}
+
+}  // namespace gordian::incidents
