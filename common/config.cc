@@ -83,6 +83,9 @@ constexpr Setting kSettings[] = {
     {"GORDIAN_CULPRIT_RANKS", "command", "", "ranks that it blames, a space between; may be empty"},
     {"GORDIAN_CULPRIT_PIDS", "command", "", "their processes, in the same order; -: not known"},
     {"GORDIAN_CULPRIT_NODES", "command", "", "the nodes of these, in the same order; -: not known"},
+    {"GORDIAN_ALERT", "command", "", "of --alert exec: suspected or confirmed"},
+    {"GORDIAN_INCIDENT", "command", "", "of --alert exec: the incident's id"},
+    {"GORDIAN_TEXT", "command", "", "of --alert exec: all of it in one paragraph"},
 };
 
 Status Bad(std::string_view name, std::string_view text, std::string_view wanted) {

@@ -155,6 +155,11 @@ class Gateway::Impl {
     if (path == "/healthz") return {.body = "ok\n"};
     if (path == "/metrics") return Packed(request, Metrics(request));
     if (path == "/api/v1/jobs") return Packed(request, {.type = kJsonType, .body = Jobs()});
+    if (path == "/api/v1/incidents") {
+      std::string incidents = options_.jobs->IncidentsJson();
+      if (incidents.empty()) return {.status = 404, .body = "404: no incidents are kept here\n"};
+      return Packed(request, {.type = kJsonType, .body = std::move(incidents)});
+    }
     if (path.starts_with(kJobPath)) return OneJob(request, path.substr(sizeof kJobPath - 1));
     return {.status = 404};
   }

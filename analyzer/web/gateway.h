@@ -3,6 +3,7 @@
 //   /  app.js  app.css     the page
 //   /api/v1/jobs           all jobs, a summary each
 //   /api/v1/jobs/NAME      the page's document of one (page_document.h)
+//   /api/v1/incidents      troubles of jobs over time (gordian.incidents.v1)
 //   /api/v1/events         an event for each summary that changes
 //   /metrics               OpenMetrics text
 //   /healthz               "ok"
@@ -46,6 +47,8 @@ class JobSource {
   virtual StatusOr<PageParts> Look(const std::string& job) = 0;
   // Its status alone, for metrics; "": it has none.
   virtual std::string StatusJson(const std::string& job) = 0;
+  // gordian.incidents.v1; "": this source keeps none. May take long.
+  virtual std::string IncidentsJson() { return ""; }
 };
 
 struct GatewayOptions {

@@ -71,7 +71,7 @@ Status CheckName(std::string_view name, const std::string& text) {
 
 StatusOr<JobIdentity> IdentifyJob(const JobIdentityFlags& flags, const Environment& environment,
                                   const std::string& host, int pid, uint64_t time_ns) {
-  JobIdentity identity;
+  JobIdentity identity{.named = true};
   if (flags.job || Set(environment, "GORDIAN_JOB")) {
     identity.job = flags.job ? *flags.job : *Set(environment, "GORDIAN_JOB");
     GORDIAN_RETURN_IF_ERROR(CheckName(flags.job ? "--job" : "GORDIAN_JOB", identity.job));
@@ -93,6 +93,7 @@ StatusOr<JobIdentity> IdentifyJob(const JobIdentityFlags& flags, const Environme
              elastic && *elastic != "none") {  // torchrun's default, the same for every job
     identity.job = "torch-" + *elastic;
   } else {
+    identity.named = false;
     identity.job = host + "-" + std::to_string(pid) + "-" + std::to_string(time_ns / 1'000'000);
   }
   identity.node = flags.node ? *flags.node : Set(environment, "GORDIAN_NODE").value_or(host);

@@ -14,6 +14,7 @@ namespace gordian::cli {
 
 struct JobIdentity {
   std::string job;
+  bool named = false;  // by a person or a launcher
   std::string node;
   uint32_t nodes_expected = 0;  // 0: not known
   int32_t node_rank = -1;       // -1: not known

@@ -15,6 +15,7 @@
 
 #include "analyzer/ingest/ingest_service.h"
 #include "analyzer/report/report.h"
+#include "cli/incidents/run_incidents.h"
 #include "cli/job/emulator_check.h"
 #include "cli/job/job_environment.h"
 #include "cli/job/own_limits.h"
@@ -142,6 +143,7 @@ void JobRunner::StartObserving() {
     page_.reset();
     server_.reset();
     remote_.reset();
+    incidents_.reset();
     PrintError(status.message() + ": the job runs on, unobserved");
   }
   outcome_.observed = collector_ != nullptr;
@@ -153,6 +155,7 @@ void JobRunner::StartObserving() {
 }
 
 Status JobRunner::ObserveFromHere() {
+  OpenIncidents();
   server_ = std::make_unique<analyzer::EmbeddedServer>();
   analyzer::ServerOptions server_options;
   server_options.analysis.session_dir = options_.session_dir;
@@ -166,6 +169,7 @@ Status JobRunner::ObserveFromHere() {
     server_options.pace.confirming = std::chrono::seconds(1);
   server_options.analysis.on_verdict = [this](const analyzer::VerdictUpdate& update) {
     desk_->OnVerdict(update);
+    incidents_->OnVerdict(update, desk_->interrupted());
     if (page_ != nullptr) page_->OnVerdict();
   };
   GORDIAN_RETURN_IF_ERROR(server_->Start(std::move(server_options)));
@@ -176,16 +180,31 @@ Status JobRunner::ObserveFromHere() {
   return collector_->Start();
 }
 
+std::string JobRunner::JobName() const {
+  const std::string& named =
+      options_.session_dir.empty() ? options_.program : options_.absolute_session_dir;
+  return std::filesystem::path(named).filename();
+}
+
+void JobRunner::OpenIncidents() {
+  const bool asked = !options_.alerts.targets.empty();
+  const auto on_line = [this, asked](const std::string& line) {
+    if (asked || !options_.config.quiet) desk_->OnNotice("gordian: " + Printable(line) + "\n");
+  };
+  incidents_ = std::make_unique<RunIncidents>(
+      options_.alerts, options_.identity.named ? options_.identity.job : JobName(),
+      options_.absolute_session_dir, on_line);
+}
+
 // Before the collector begins, so before any verdict. A page that cannot be served is no reason not
 // to watch the job.
 void JobRunner::OpenPage() {
   if (!options_.make_page) return;
-  const std::string& named =
-      options_.session_dir.empty() ? options_.program : options_.absolute_session_dir;
   page_ = options_.make_page({.analysis = server_->analysis(),
-                              .job = std::filesystem::path(named).filename(),
+                              .job = JobName(),
                               .session_dir = options_.session_dir,
-                              .session_folder = options_.session_folder});
+                              .session_folder = options_.session_folder,
+                              .incidents_json = [this] { return incidents_->Json(); }});
   if (options_.http.empty()) return;
   const StatusOr<std::string> address =
       page_->Serve(options_.http, [desk = desk_.get()](const std::string& line) {
@@ -193,6 +212,8 @@ void JobRunner::OpenPage() {
       });
   if (address.ok()) {
     Say("gordian: page: " + *address + "\n");
+    // Without the token, which is behind the "#".
+    incidents_->SetPage(address->substr(0, address->find('#')));
   } else {
     PrintError(address.status().message() + ": there is no live page; the job runs on");
   }
@@ -284,9 +305,12 @@ bool JobRunner::AwaitsStacks() const {
 void JobRunner::Loop() {
   std::optional<uint64_t> root_gone_ns;
   while (true) {
-    pollfd waits[2] = {{.fd = signals_.fd(), .events = POLLIN, .revents = 0},
-                       {.fd = desk_->wake_fd(), .events = POLLIN, .revents = 0}};
-    poll(waits, 2, root_gone_ns ? 5 : PollTimeout());
+    const int commands_fd = incidents_ != nullptr ? incidents_->commands().wake_fd() : -1;
+    pollfd waits[3] = {{.fd = signals_.fd(), .events = POLLIN, .revents = 0},
+                       {.fd = desk_->wake_fd(), .events = POLLIN, .revents = 0},
+                       {.fd = commands_fd, .events = POLLIN, .revents = 0}};
+    poll(waits, 3, root_gone_ns ? 5 : PollTimeout());
+    if (incidents_ != nullptr) incidents_->commands().LaunchWanted(signals_);
     HandleSignals();
     desk_->ClearWake();
     TellNews();
@@ -365,6 +389,9 @@ void JobRunner::PassSignalOn() {
 
 std::vector<pid_t> JobRunner::Spared() const {
   std::vector<pid_t> spared = user_commands_;
+  if (incidents_ != nullptr) {
+    for (const pid_t pid : incidents_->commands().pids()) spared.push_back(pid);
+  }
   if (guardian_.pid() > 0) {
     spared.push_back(guardian_.pid());
   }
@@ -385,6 +412,7 @@ void JobRunner::Reap() {
       spdlog::warn("the guardian ended");
       continue;
     }
+    if (incidents_ != nullptr && incidents_->commands().Reaped(pid, status)) continue;
     const auto command = std::find(user_commands_.begin(), user_commands_.end(), pid);
     if (command != user_commands_.end()) {
       user_commands_.erase(command);
@@ -574,6 +602,13 @@ void JobRunner::StopObserving() {
     metrics_written_ns_ = 0;
   }
   TellNews();
+  if (incidents_ != nullptr) {
+    incidents_->Finish(signals_, [this] {
+      Reap();
+      TellNews();
+    });
+    TellNews();
+  }
   const collector::Collector::Stats stats = collector_->stats();
   outcome_.records = stats.records;
   outcome_.lost_records = stats.lost_records;
@@ -584,6 +619,7 @@ void JobRunner::StopObserving() {
   collector_.reset();
   page_.reset();
   server_.reset();
+  incidents_.reset();
 }
 
 void JobRunner::TakeRemoteVerdict(const Status& delivered) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "analyzer/model/verdict/verdict.h"
+#include "cli/incidents/alert_flags.h"
 #include "cli/job/install_paths.h"
 #include "cli/job/job_identity.h"
 #include "cli/job/launcher.h"
@@ -30,6 +31,7 @@ class EmbeddedServer;
 namespace gordian::cli {
 
 class RemoteVerdicts;
+class RunIncidents;
 class VerdictDesk;
 
 struct JobOptions {
@@ -42,7 +44,8 @@ struct JobOptions {
   std::shared_ptr<const OwnedFolder> session_folder;  // that very folder; null: none
   std::string ring_dir;                               // empty: gordian does not observe the job
   std::vector<std::string> environment_that_matters;
-  MakeRunPage make_page;     // empty: no page
+  MakeRunPage make_page;  // empty: no page
+  AlertConfig alerts;
   std::string http;          // HOST:PORT of the live page; empty: none
   std::string metrics_file;  // empty: none
   bool color = false;
@@ -93,6 +96,8 @@ class JobRunner {
   void PassSignalOn();
   std::vector<pid_t> Spared() const;  // children of gordian that are not the job's
   void TellNews();
+  std::string JobName() const;
+  void OpenIncidents();
   void OpenPage();
   void WritePage();
   void WriteMetrics();
@@ -112,6 +117,7 @@ class JobRunner {
   Guardian& guardian_;
 
   std::unique_ptr<VerdictDesk> desk_;
+  std::unique_ptr<RunIncidents> incidents_;           // of `server_`
   std::unique_ptr<analyzer::EmbeddedServer> server_;  // or
   std::unique_ptr<RemoteVerdicts> remote_;
   std::unique_ptr<RunPage> page_;  // of `server_`; null: none

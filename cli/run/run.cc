@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 
+#include "cli/incidents/alert_flags.h"
 #include "cli/job/access_options.h"
 #include "cli/job/collectives.h"
 #include "cli/job/emulator_check.h"
@@ -50,6 +51,7 @@ struct RunFlags {
   std::string http, metrics_file;
   AccessFiles access;
   JobIdentityFlags identity;
+  AlertFlags alert;
   std::optional<int> error_exitcode;
   bool predict = false;
   bool quiet = false;
@@ -320,6 +322,15 @@ int Run(const RunFlags& flags, std::vector<std::string> command, const MakeRunPa
     PrintError(status.message() + " (try: gordian run --help)");
     return kExitUsage;
   }
+  StatusOr<AlertConfig> alerts = ReadAlertFlags(flags.alert);
+  if (alerts.ok() && !alerts->targets.empty() && !config->analyzer.empty()) {
+    alerts = Status::InvalidArgument("--alert goes to the gordian serve at " + config->analyzer +
+                                     ", which knows the whole job: gordian serve --alert URL");
+  }
+  if (!alerts.ok()) {
+    PrintError(alerts.status().message() + " (try: gordian run --help)");
+    return kExitUsage;
+  }
   if (flags.error_exitcode && (*flags.error_exitcode < 0 || *flags.error_exitcode > 255)) {
     PrintError("--error-exitcode takes 0 to 255");
     return kExitUsage;
@@ -381,6 +392,7 @@ int Run(const RunFlags& flags, std::vector<std::string> command, const MakeRunPa
   options.absolute_session_dir = session.absolute_dir();
   options.session_folder = session.folder();
   options.environment_that_matters = RelevantEnvironment();
+  options.alerts = std::move(alerts).value();
   options.make_page = make_run_page;
   options.http = flags.http;
   options.metrics_file = flags.metrics_file;
@@ -516,9 +528,10 @@ void AddRunVerb(CLI::App& app, VerbContext* context) {
                  "Let --on-verdict kill obey an --analyzer on another machine, too: nothing proves "
                  "who answers there");
   AddAccessOptions(verb, &flags->access);
-  verb->add_option("--job", flags->identity.job,
-                   "With --analyzer: name of the job; nodes that give the same name are one job "
-                   "(default: from Slurm or torchrun)")
+  verb->add_option(
+          "--job", flags->identity.job,
+          "Name of the job, for alerts; with --analyzer, nodes that give the same name are "
+          "one job (default: from Slurm or torchrun)")
       ->type_name("NAME");
   verb->add_option("--node", flags->identity.node,
                    "With --analyzer: name of this node (default: host)")
@@ -535,6 +548,7 @@ void AddRunVerb(CLI::App& app, VerbContext* context) {
                    "Write the metrics every 5 s into this file, for node-exporter's textfile "
                    "collector")
       ->type_name("FILE");
+  AddAlertOptions(verb, &flags->alert);
   verb->add_option("--error-exitcode", flags->error_exitcode, "Exit with N if a problem was found")
       ->type_name("N");
   verb->add_flag("--predict", flags->predict,

@@ -18,6 +18,7 @@ struct RunPageOptions {
   std::string job;
   std::string session_dir;                            // as people type it; empty: none
   std::shared_ptr<const OwnedFolder> session_folder;  // null: none
+  std::function<std::string()> incidents_json;        // gordian.incidents.v1; empty: none
 };
 
 class RunPage {

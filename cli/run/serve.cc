@@ -15,9 +15,13 @@
 
 #include "analyzer/access/access_key.h"
 #include "analyzer/fleet/fleet_server.h"
+#include "analyzer/incidents/incident_book.h"
 #include "analyzer/model/verdict/check_catalogue.h"
 #include "analyzer/report/report.h"
 #include "analyzer/web/gateway.h"
+#include "cli/incidents/alert_commands.h"
+#include "cli/incidents/alert_flags.h"
+#include "cli/incidents/run_incidents.h"
 #include "cli/job/job_environment.h"
 #include "cli/job/job_identity.h"
 #include "cli/job/launcher.h"
@@ -29,6 +33,7 @@
 #include "cli/verbs.h"
 #include "cli/web/fleet_pages.h"
 #include "cli/web/page_address.h"
+#include "common/clock.h"
 #include "common/shell_quote.h"
 #include "common/utf8.h"
 #include "common/version.h"
@@ -41,6 +46,7 @@ constexpr char kDefaultListen[] = "0.0.0.0:7411";
 constexpr char kDefaultSessions[] = "gordian-sessions";
 
 constexpr size_t kMostRemembered = 10'000;
+constexpr uint64_t kDeliverNs = 3 * kNsPerSecond;  // alerts, at the end
 
 struct ServeFlags {
   std::string listen = kDefaultListen;
@@ -50,6 +56,7 @@ struct ServeFlags {
   std::string http;  // empty: no page
   access::TlsFiles tls;
   bool insecure = false;  // no tokens, wherever it listens
+  AlertFlags alert;
   bool json = false;
 };
 
@@ -70,7 +77,7 @@ class Teller {
  public:
   // `changed` hears of each verdict, after it was told.
   Teller(OnVerdict what, uint64_t suspect_after_ns, bool json, LinePrinter* printer,
-         std::function<void(const std::string& folder)> changed)
+         std::function<void(const analyzer::FleetVerdict&)> changed)
       : printer_(printer),
         changed_(std::move(changed)),
         what_(what),
@@ -83,7 +90,7 @@ class Teller {
 
   void Tell(const analyzer::FleetVerdict& news) {
     Print(news);
-    changed_(news.folder);
+    changed_(news);
   }
 
   int wake_fd() const { return wake_fd_; }
@@ -156,7 +163,7 @@ class Teller {
   }
 
   LinePrinter* const printer_;
-  const std::function<void(const std::string&)> changed_;
+  const std::function<void(const analyzer::FleetVerdict&)> changed_;
   const OnVerdict what_;
   const uint64_t suspect_after_ns_;
   const bool json_;
@@ -183,6 +190,44 @@ StatusOr<std::shared_ptr<const access::AccessKey>> KeyOf(const ServeFlags& flags
   StatusOr<access::AccessKey> key = access::AccessKey::Open(*folder);
   GORDIAN_RETURN_IF_ERROR(key.status());
   return std::make_shared<const access::AccessKey>(std::move(key).value());
+}
+
+std::string LeafOf(const std::string& folder) { return folder.substr(folder.rfind('/') + 1); }
+
+incidents::BookOptions BookOf(const ServeFlags& flags, const AlertConfig& alerts,
+                              AlertCommands* commands, LinePrinter* printer) {
+  incidents::BookOptions options;
+  options.open_folder = [sessions = flags.sessions] { return OwnedFolder::Adopt(sessions); };
+  options.writer = ThisWriter();
+  options.sessions_dir = flags.sessions;
+  options.targets = alerts.targets;
+  options.alert_suspected = alerts.suspected;
+  options.sender.key = alerts.key;
+  options.sender.run_command = [commands](const std::string& command,
+                                          const incidents::AlertEnvironment& environment) {
+    return commands->Run(command, environment);
+  };
+  options.on_line = [printer](const std::string& line) {
+    printer->Say(kErr, "gordian: " + Printable(line) + "\n");
+  };
+  return options;
+}
+
+// Goes on with the incidents of a server that ran here before.
+void ResumeIncidents(analyzer::FleetServer* fleet, incidents::IncidentBook* book) {
+  book->OpenStore();
+  for (const analyzer::FleetServer::JobStatus& job : fleet->jobs()) {
+    fleet->LookAt(job.folder, [&](analyzer::Analysis& analysis) {
+      const analyzer::Analysis::Stats stats = analysis.stats();
+      book->Resume({.job = job.name,
+                    .session = LeafOf(job.folder),
+                    .revision = stats.revision,
+                    .job_ended = stats.job_ended,
+                    .killed_by_gordian = stats.killed_by_gordian},
+                   analysis.Current());
+    });
+  }
+  book->Resumed();
 }
 
 // Returns the page's address.
@@ -242,6 +287,8 @@ int Serve(const ServeFlags& flags) {
       }
     }
   }
+  StatusOr<AlertConfig> alerts = ReadAlertFlags(flags.alert);
+  if (status.ok()) status = alerts.status();
   if (!status.ok()) {
     PrintError(status.message() + " (try: gordian serve --help)");
     return kExitUsage;
@@ -250,14 +297,23 @@ int Serve(const ServeFlags& flags) {
   const uint64_t suspect_after_ns = static_cast<uint64_t>(suspect_after_s * 1e9);
   LinePrinter printer({{.fd = STDOUT_FILENO, .dropped = flags.json ? DroppedJson : DroppedText},
                        {.fd = STDERR_FILENO, .dropped = DroppedText}});
+  AlertCommands commands;
+  incidents::IncidentBook book(BookOf(flags, *alerts, &commands, &printer));
   analyzer::FleetServer fleet;
-  FleetPages pages(&fleet);
+  FleetPages pages(&fleet, [&book] { return book.Json(""); });
   web::Gateway gateway;
   std::atomic<bool> serves_page = false;
-  Teller teller(what, suspect_after_ns, flags.json, &printer, [&](const std::string& folder) {
-    pages.WriteSoon(folder);
+  const auto changed = [&](const analyzer::FleetVerdict& news) {
+    book.OnVerdict({.job = news.job,
+                    .session = LeafOf(news.folder),
+                    .revision = news.update.revision,
+                    .job_ended = news.update.job_ended,
+                    .killed_by_gordian = news.update.killed_by_gordian},
+                   news.update.verdict);
+    pages.WriteSoon(news.folder);
     if (serves_page) gateway.Wake();
-  });
+  };
+  Teller teller(what, suspect_after_ns, flags.json, &printer, changed);
   analyzer::FleetOptions options;
   options.listen = flags.listen;
   options.sessions_dir = flags.sessions;
@@ -285,8 +341,10 @@ int Serve(const ServeFlags& flags) {
     const StatusOr<std::string> address = ServePage(flags, *key, &pages, &printer, &gateway);
     status = address.status();
     if (address.ok()) page = *address;
+    book.SetPage(page.substr(0, page.find('#')));  // without the token
     serves_page = address.ok();
   }
+  if (status.ok()) ResumeIncidents(&fleet, &book);
   if (!status.ok()) {
     pages.Stop();
     fleet.Stop();
@@ -317,11 +375,19 @@ int Serve(const ServeFlags& flags) {
                                         ShownQuote(flags.sessions) + "\n"
                                   : "");
   printer.Start(kOut, std::move(first));
+  const auto reap = [&commands] {
+    int wait_status = 0;
+    for (pid_t pid; (pid = waitpid(-1, &wait_status, WNOHANG)) > 0;) {
+      (void)commands.Reaped(pid, wait_status);
+    }
+  };
   bool end = false;
   while (!end) {
-    pollfd waits[2] = {{.fd = signals.fd(), .events = POLLIN, .revents = 0},
-                       {.fd = teller.wake_fd(), .events = POLLIN, .revents = 0}};
-    poll(waits, 2, -1);
+    pollfd waits[3] = {{.fd = signals.fd(), .events = POLLIN, .revents = 0},
+                       {.fd = teller.wake_fd(), .events = POLLIN, .revents = 0},
+                       {.fd = commands.wake_fd(), .events = POLLIN, .revents = 0}};
+    poll(waits, 3, -1);
+    commands.LaunchWanted(signals);
     while (const std::optional<SignalInbox::Received> signal = signals.Next()) {
       end |= signal->number == SIGINT || signal->number == SIGTERM;
     }
@@ -335,12 +401,14 @@ int Serve(const ServeFlags& flags) {
         printer.Say(kErr, "gordian: " + DescribeExecError("/bin/sh", launched.error) + "\n");
       }
     }
-    while (waitpid(-1, nullptr, WNOHANG) > 0) {
-    }
+    reap();
   }
   gateway.Stop();
   pages.Stop();
   fleet.Stop();
+  DeliverAlerts(book, &commands, signals, kDeliverNs, reap);
+  commands.Stop();
+  book.Stop();  // alerts that wait are sent after the next start
   return kExitOk;
 }
 
@@ -385,6 +453,7 @@ void AddServeVerb(CLI::App& app, VerbContext* context) {
       "--insecure", flags->insecure,
       "Want no tokens, also beyond this machine: whoever reaches the ports may join jobs "
       "and see them");
+  AddAlertOptions(verb, &flags->alert);
   verb->add_flag("--json", flags->json,
                  "Print one JSON object a line: the address, then each verdict");
   verb->footer(
@@ -395,7 +464,10 @@ void AddServeVerb(CLI::App& app, VerbContext* context) {
       "--tls-cert head.pem --tls-key head.key");
   verb->callback([=] {
     // A command that runs at a verdict may need what serve does not.
-    const bool runs_command = flags->on_verdict && flags->on_verdict->starts_with("exec:");
+    bool runs_command = flags->on_verdict && flags->on_verdict->starts_with("exec:");
+    for (const std::string& alert : flags->alert.targets) {
+      runs_command |= alert.starts_with("exec:");
+    }
     if (!runs_command) context->needs = Needs{.network = true};
     context->chosen = [=] { return Serve(*flags); };
   });

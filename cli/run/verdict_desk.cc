@@ -115,6 +115,11 @@ void VerdictDesk::SetInterrupted() {
   interrupted_ = true;
 }
 
+bool VerdictDesk::interrupted() const {
+  const std::lock_guard lock(mutex_);
+  return interrupted_;
+}
+
 void VerdictDesk::Close() {
   const std::lock_guard lock(mutex_);
   closed_ = true;

@@ -46,6 +46,7 @@ class VerdictDesk {
   model::Finding latest() const;
   // The user sent a signal that ends jobs.
   void SetInterrupted();
+  bool interrupted() const;
   // Ignores verdicts from here on: they describe the effect of gordian's own kill.
   void Close();
 

@@ -49,7 +49,8 @@ web::PageParts PartsOf(const std::string& folder, analyzer::Analysis& analysis) 
 
 }  // namespace
 
-FleetPages::FleetPages(analyzer::FleetServer* fleet) : fleet_(fleet), writer_([this] { Run(); }) {}
+FleetPages::FleetPages(analyzer::FleetServer* fleet, std::function<std::string()> incidents_json)
+    : fleet_(fleet), incidents_json_(std::move(incidents_json)), writer_([this] { Run(); }) {}
 
 FleetPages::~FleetPages() { Stop(); }
 

@@ -3,6 +3,7 @@
 #define GORDIAN_CLI_WEB_FLEET_PAGES_H_
 
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,13 +22,15 @@ namespace gordian::cli {
 // Thread-safe. A job's name is that of its folder, which no other job of the server has.
 class FleetPages final : public web::JobSource {
  public:
-  // `fleet` must outlive this object.
-  explicit FleetPages(analyzer::FleetServer* fleet);
+  // `fleet` must outlive this object. `incidents_json`: gordian.incidents.v1, from any thread.
+  explicit FleetPages(analyzer::FleetServer* fleet,
+                      std::function<std::string()> incidents_json = nullptr);
   ~FleetPages() override;
 
   std::vector<web::JobSummary> Jobs() override;
   StatusOr<web::PageParts> Look(const std::string& job) override;
   std::string StatusJson(const std::string& job) override;
+  std::string IncidentsJson() override { return incidents_json_ ? incidents_json_() : ""; }
 
   // A verdict of the job in this folder has changed: writes its report.html soon, on a thread of its
   // own. Quick; any thread.
@@ -43,6 +46,7 @@ class FleetPages final : public web::JobSource {
   void Run();
 
   analyzer::FleetServer* const fleet_;
+  const std::function<std::string()> incidents_json_;
   std::mutex mutex_;
   std::map<std::string, web::JobSummary> over_;  // of jobs that are over, by folder, and so
   std::map<std::string, std::shared_ptr<HistoryOfTrace>> history_;  // of those in trouble

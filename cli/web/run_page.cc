@@ -51,6 +51,10 @@ class OneJob final : public web::JobSource {
     return options_.analysis->StatusJson(nullptr);
   }
 
+  std::string IncidentsJson() override {
+    return options_.incidents_json ? options_.incidents_json() : "";
+  }
+
   StatusOr<web::PageParts> Look(const std::string& job) override {
     if (job != options_.job) return Status::NotFound("no job of this name is here");
     uint64_t revision = 0;

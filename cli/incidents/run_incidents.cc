@@ -1,0 +1,116 @@
+#include "cli/incidents/run_incidents.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "cli/job/process_tree.h"
+#include "common/clock.h"
+
+namespace gordian::cli {
+namespace {
+
+constexpr uint64_t kDeliverNs = 10 * kNsPerSecond;
+
+incidents::BookOptions BookOf(const AlertConfig& alerts, AlertCommands* commands,
+                              std::function<void(const std::string&)> on_line) {
+  incidents::BookOptions options;
+  options.open_folder = [] { return StateFolder(/*made=*/true); };
+  options.writer = ThisWriter();
+  options.node = options.writer.host;
+  options.targets = alerts.targets;
+  options.alert_suspected = alerts.suspected;
+  options.sender.key = alerts.key;
+  options.sender.run_command = [commands](const std::string& command,
+                                          const incidents::AlertEnvironment& environment) {
+    return commands->Run(command, environment);
+  };
+  options.runs = Runs;
+  options.on_line = std::move(on_line);
+  return options;
+}
+
+}  // namespace
+
+StatusOr<OwnedFolder> StateFolder(bool made) {
+  std::string base;
+  if (const char* const state = getenv("XDG_STATE_HOME"); state != nullptr && state[0] == '/') {
+    base = state;
+  } else if (const char* const home = getenv("HOME"); home != nullptr && home[0] == '/') {
+    base = std::string(home) + "/.local/state";
+  } else {
+    return Status::NotFound("neither XDG_STATE_HOME nor HOME names a folder");
+  }
+  if (!made) return OwnedFolder::Open(base + "/gordian");
+  std::error_code error;
+  std::filesystem::create_directories(base, error);  // if it fails, it cannot be opened below
+  const StatusOr<OwnedFolder> held = OwnedFolder::Adopt(base);
+  GORDIAN_RETURN_IF_ERROR(held.status());
+  return held->MakeFolder("gordian");
+}
+
+incidents::Writer ThisWriter() {
+  char host[256] = {};
+  if (gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
+  incidents::Writer writer{.host = host, .pid = getpid()};
+  if (const std::optional<ProcessStat> self = ReadProcessStat(getpid())) {
+    writer.start = self->key.start;
+  }
+  return writer;
+}
+
+bool Runs(const incidents::Writer& writer) {
+  return IsAlive({.pid = static_cast<pid_t>(writer.pid), .start = writer.start});
+}
+
+void DeliverAlerts(const incidents::IncidentBook& book, AlertCommands* commands,
+                   SignalInbox& signals, uint64_t limit_ns, const std::function<void()>& reap) {
+  const uint64_t deadline = MonoNs() + limit_ns;
+  bool interrupted = false;
+  while (!book.Idle() && !interrupted && MonoNs() < deadline) {
+    pollfd waits[2] = {{.fd = signals.fd(), .events = POLLIN, .revents = 0},
+                       {.fd = commands->wake_fd(), .events = POLLIN, .revents = 0}};
+    poll(waits, 2, 10);
+    commands->LaunchWanted(signals);
+    while (const std::optional<SignalInbox::Received> signal = signals.Next()) {
+      interrupted |= signal->number == SIGINT || signal->number == SIGTERM;
+    }
+    reap();
+  }
+}
+
+RunIncidents::RunIncidents(const AlertConfig& alerts, std::string job, std::string session,
+                           std::function<void(const std::string&)> on_line)
+    : job_(std::move(job)),
+      session_(std::move(session)),
+      on_line_(std::move(on_line)),
+      book_(BookOf(alerts, &commands_, on_line_)) {}
+
+void RunIncidents::OnVerdict(const analyzer::VerdictUpdate& update, bool interrupted) {
+  book_.OnVerdict({.job = job_,
+                   .session = session_,
+                   .revision = update.revision,
+                   .job_ended = update.job_ended,
+                   .killed_by_gordian = update.killed_by_gordian,
+                   .interrupted = interrupted},
+                  update.verdict);
+}
+
+void RunIncidents::Finish(SignalInbox& signals, const std::function<void()>& reap) {
+  DeliverAlerts(book_, &commands_, signals, kDeliverNs, reap);
+  const size_t unsent = book_.unsent();
+  commands_.Stop();
+  book_.Stop(/*give_up=*/true);
+  if (unsent > 0) {
+    on_line_(std::to_string(unsent) + (unsent == 1 ? " alert was" : " alerts were") +
+             " not delivered");
+  }
+}
+
+}  // namespace gordian::cli
