@@ -52,6 +52,7 @@ void AddBenchVerb(CLI::App& app, VerbContext* context);
 void AddChecksVerb(CLI::App& app, VerbContext* context);
 void AddDoctorVerb(CLI::App& app, VerbContext* context);
 void AddHooksVerb(CLI::App& app, VerbContext* context);
+void AddIncidentsVerb(CLI::App& app, VerbContext* context);
 void AddReplayVerb(CLI::App& app, VerbContext* context);
 void AddReportVerb(CLI::App& app, VerbContext* context);
 void AddServeVerb(CLI::App& app, VerbContext* context);
