@@ -153,8 +153,13 @@ class IncidentBook::Impl {
   }
 
   std::string Json(const std::string& session) const {
-    const std::shared_ptr<const OwnedFolder> folder = Folder();
-    if (folder == nullptr) return IncidentsJson({});
+    std::shared_ptr<const OwnedFolder> folder;
+    {
+      const std::lock_guard lock(mutex_);
+      if (no_store_) return "";
+      folder = folder_;
+    }
+    if (folder == nullptr) return IncidentsJson({});  // there was no trouble yet
     StoreOptions options = options_.store;
     options.read_only = true;
     StatusOr<std::unique_ptr<IncidentStore>> store = IncidentStore::Open(*folder, options);
@@ -175,11 +180,6 @@ class IncidentBook::Impl {
   }
 
  private:
-  std::shared_ptr<const OwnedFolder> Folder() const {
-    const std::lock_guard lock(mutex_);
-    return folder_;
-  }
-
   void Run() {
     auto next = std::chrono::steady_clock::now() + kHousekeeping;
     std::unique_lock lock(mutex_);
@@ -218,17 +218,24 @@ class IncidentBook::Impl {
 
   void Open() {
     if (store_ != nullptr || std::exchange(store_tried_, true) || !options_.open_folder) return;
-    StatusOr<OwnedFolder> opened = options_.open_folder();
-    if (!opened.ok()) return Check(opened.status());
-    const auto folder = std::make_shared<const OwnedFolder>(std::move(opened).value());
-    StatusOr<std::unique_ptr<IncidentStore>> store = IncidentStore::Open(*folder, options_.store);
-    if (!store.ok()) return Check(store.status());
+    const Status status = OpenIn(options_.open_folder());
     {
       const std::lock_guard lock(mutex_);
-      folder_ = folder;
+      no_store_ = !status.ok();
     }
-    store_ = std::move(store).value();
+    if (!status.ok()) return Check(status);
     if (options_.runs) EndOfKilled();
+  }
+
+  Status OpenIn(StatusOr<OwnedFolder> opened) {
+    GORDIAN_RETURN_IF_ERROR(opened.status());
+    const auto folder = std::make_shared<const OwnedFolder>(std::move(opened).value());
+    StatusOr<std::unique_ptr<IncidentStore>> store = IncidentStore::Open(*folder, options_.store);
+    GORDIAN_RETURN_IF_ERROR(store.status());
+    store_ = std::move(store).value();
+    const std::lock_guard lock(mutex_);
+    folder_ = folder;
+    return Status::Ok();
   }
 
   // Says an error once, until something has gone well again.
@@ -474,6 +481,7 @@ class IncidentBook::Impl {
   std::condition_variable wake_;
   std::deque<Task> tasks_;
   std::shared_ptr<const OwnedFolder> folder_;  // of the store; null: there is none
+  bool no_store_ = false;                      // it was tried
   std::string page_;
   size_t unsent_ = 0;
   bool busy_ = false, stopping_ = false, give_up_ = false, full_said_ = false;

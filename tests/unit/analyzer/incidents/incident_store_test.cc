@@ -143,7 +143,8 @@ TEST_F(StoreTest, AcknowledgementsTakeTheBeginningOfAnId) {
   for (const char* id : {"", "cc", "%", "' OR 1=1 --"}) {
     EXPECT_EQ(store->Acknowledge(id, {}).status().code(), StatusCode::kNotFound) << id;
   }
-  for (const IncidentRecord& record : store->List({}).value()) {
+  const auto records = store->List({}).value();
+  for (const IncidentRecord& record : records) {
     EXPECT_EQ(record.acknowledgements.size(), record.incident.id == "aa22" ? 0u : 1u);
   }
 }
