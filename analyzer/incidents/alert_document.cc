@@ -18,6 +18,7 @@ using nlohmann::ordered_json;
 constexpr size_t kMostNamed = 8;  // culprits in the text
 // Alertmanager forgets an alert without an end after minutes, unless it is sent again and again.
 constexpr uint64_t kFiresForNs = 7ull * 24 * 3600 * kNsPerSecond;
+constexpr uint64_t kClocksDifferNs = 60 * kNsPerSecond;
 constexpr size_t kSlackTextBytes = 2900;  // Slack takes 3000 characters in a block
 
 std::string Dump(const ordered_json& json) {
@@ -101,14 +102,15 @@ ordered_json Labels(const ordered_json& document) {
           {"incident", Get(document, "incident")}};
 }
 
-ordered_json AlertmanagerAlert(const ordered_json& document, const std::string& ends_at) {
+ordered_json AlertmanagerAlert(const ordered_json& document, const std::string& starts_at,
+                               const std::string& ends_at) {
   ordered_json alert = {{"labels", Labels(document)},
                         {"annotations",
                          {{"summary", Get(document, "text")},
                           {"description", Get(document, "summary")},
                           {"advice", Get(document, "advice")},
                           {"session", Get(document, "session")}}},
-                        {"startsAt", Get(document, "started")},
+                        {"startsAt", starts_at},
                         {"endsAt", ends_at}};
   if (const std::string page = Get(document, "page"); !page.empty()) alert["generatorURL"] = page;
   return alert;
@@ -117,15 +119,20 @@ ordered_json AlertmanagerAlert(const ordered_json& document, const std::string& 
 ordered_json AlertmanagerBody(const ordered_json& document, const std::vector<std::string>& earlier,
                               uint64_t now_ns) {
   const bool ended = Get(document, "alert") == kEnded;
-  // Alertmanager refuses an end that is not after the beginning.
-  const std::string over = FormatUtc(now_ns + kNsPerMs);
   ordered_json alerts = ordered_json::array();
-  if (!ended) alerts.push_back(AlertmanagerAlert(document, FormatUtc(now_ns + kFiresForNs)));
+  if (!ended) {
+    alerts.push_back(
+        AlertmanagerAlert(document, Get(document, "started"), FormatUtc(now_ns + kFiresForNs)));
+  }
+  // Alertmanager ignores an end that lies in its future while it knows of a later one, so a clock of
+  // gordian's that is a little ahead would let the alert fire for days. It refuses an end before the
+  // beginning; these texts sort as their times do.
+  const std::string over = FormatUtc(now_ns - std::min(now_ns, kClocksDifferNs));
   for (const std::string& text : earlier) {
     const auto before = ParseJson<ordered_json>(text);
     if (!before.is_object()) continue;
     if (!ended && Labels(before) == Labels(document)) continue;
-    alerts.push_back(AlertmanagerAlert(before, over));
+    alerts.push_back(AlertmanagerAlert(before, std::min(Get(before, "started"), over), over));
   }
   return alerts;
 }

@@ -97,7 +97,15 @@ TEST(AlertBodyTest, AlertmanagerIsToldOfTheEndUnderTheSameLabels) {
   ASSERT_EQ(last.size(), 2u);
   EXPECT_EQ(last[0]["labels"], first[0]["labels"]);
   EXPECT_EQ(last[1]["labels"], second[0]["labels"]);
-  for (const json& alert : last) EXPECT_EQ(alert["endsAt"], "2023-11-14T22:15:00.001Z");
+  // In the past of a clock that is a minute behind, but not before the beginning.
+  for (const json& alert : last) {
+    EXPECT_EQ(alert["endsAt"], "2023-11-14T22:14:00.000Z");
+    EXPECT_EQ(alert["startsAt"], "2023-11-14T22:13:20.000Z");
+  }
+  const json soon = json::parse(AlertBody(AlertTarget::Kind::kAlertmanager, ended, {confirmed},
+                                          1'700'000'002 * kNsPerSecond));
+  EXPECT_EQ(soon[0]["endsAt"], "2023-11-14T22:12:22.000Z");
+  EXPECT_EQ(soon[0]["startsAt"], soon[0]["endsAt"]);
 }
 
 TEST(AlertBodyTest, ADamagedDocumentIsNone) {
