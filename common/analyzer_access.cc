@@ -40,7 +40,8 @@ StatusOr<Access> ReadAccess(const AccessFiles& files) {
   // It travels in a header, which has one line of plain characters.
   for (const char c : access.token) {
     if (c <= ' ' || c > '~') {
-      return Status::InvalidArgument(files.token + " holds no token: it is one word (gordian token)");
+      return Status::InvalidArgument(files.token +
+                                     " holds no token: it is one word (gordian token)");
     }
   }
   return access;

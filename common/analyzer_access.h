@@ -10,10 +10,10 @@ namespace gordian {
 
 // Paths, so that a file that was renewed is used from the next connection on. Empty: none.
 struct AccessFiles {
-  std::string token;      // a line of text
-  std::string tls_ca;     // PEM: who must have signed the server's certificate; turns TLS on
-  std::string tls_cert;   // PEM: this side's own certificate, for a server that asks for one
-  std::string tls_key;    // PEM: its key
+  std::string token;     // a line of text
+  std::string tls_ca;    // PEM: who must have signed the server's certificate; turns TLS on
+  std::string tls_cert;  // PEM: this side's own certificate, for a server that asks for one
+  std::string tls_key;   // PEM: its key
 
   bool any() const { return !token.empty() || !tls_ca.empty() || !tls_cert.empty(); }
 };

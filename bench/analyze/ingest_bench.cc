@@ -135,8 +135,8 @@ class Viewers {
       address.sin_family = AF_INET;
       address.sin_port = htons(static_cast<uint16_t>(port));
       address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-      const std::string request = std::string("GET ") + web::kEventsPath +
-                                  " HTTP/1.1\r\nHost: localhost\r\n\r\n";
+      const std::string request =
+          std::string("GET ") + web::kEventsPath + " HTTP/1.1\r\nHost: localhost\r\n\r\n";
       if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
           send(fd, request.data(), request.size(), MSG_NOSIGNAL) < 0) {
         Fail("a viewer cannot connect");
@@ -290,7 +290,8 @@ int Main(int argc, char** argv) {
               packed_s.seconds / viewed_s.seconds);
   std::printf("  with the pages %.2f M records/s\n", rate(viewed_s));
   std::printf(
-      "  processor time a record, both ends: packed %.2f us, plain %.2f us, TLS %.2f us, with pages "
+      "  processor time a record, both ends: packed %.2f us, plain %.2f us, TLS %.2f us, with "
+      "pages "
       "%.2f us\n",
       each(packed_s), each(plain_s), each(tls_s), each(viewed_s));
   std::printf("  %llu records of %zu nodes, both ends in one process\n",

@@ -40,7 +40,7 @@ class FleetPages final : public web::JobSource {
   void Stop();
 
  private:
-  std::string FolderOf(const std::string& job) const;  // "": there is no such job
+  std::string FolderOf(const std::string& job) const;          // "": there is no such job
   const web::JobSummary& ReadOver(const std::string& folder);  // with mutex_ held
   void Write(const std::string& folder);
   void Run();

@@ -312,7 +312,9 @@ def namespaces(case):
                         "-days", "1", "-subj", "/CN=head", "-addext", f"subjectAltName=IP:{hosts.server}", "-keyout", key,
                         "-out", cert], check=True, capture_output=True)
         # The address is this test's alone, so the port is free, and the same after the kill.
-        server = case.server(listen=f"{hosts.server}:7411", more=["--tls-cert", cert, "--tls-key", key])
+        alerts = case.path("alerts")
+        server = case.server(listen=f"{hosts.server}:7411", more=["--tls-cert", cert, "--tls-key", key, "--alert",
+                                                                  f"exec:echo $GORDIAN_JOB >> {alerts}"])
         expect(server.hello["nodes_need_token"], server.hello)
         with open(token, "w") as f:
             subprocess.run([BUILD.gordian, "token", server.sessions, "--job", "a"], check=True, stdout=f)
@@ -336,7 +338,11 @@ def namespaces(case):
         check_deadlock(server, job, job.wait())
         counts, _ = check_exactly_once(server, job)
         expect(counts["analyzer_started"] >= 1 and counts["nodes"] == NODES, counts)
-        print(f"{counts['records']} records, {counts['nccl_calls']} calls")
+        wait_for(lambda: os.path.exists(alerts), "somebody is alerted")
+        server.stop()
+        with open(alerts) as f:
+            expect(f.read() == "a\n", "there was not one alert")
+        print(f"{counts['records']} records, {counts['nccl_calls']} calls, 1 alert")
     finally:
         hosts.remove()
 
