@@ -3,6 +3,7 @@
 
   neighbours.py BUILD_FOLDER [Class.test...]
 """
+import html.parser
 import json
 import os
 import random
@@ -323,6 +324,17 @@ class Files(Neighbours):
         self.assertIn("31mb", done.stdout)
 
 
+def tags_of(path):
+    """The elements of an HTML file, in order, with their attributes but for hashes of what is in them."""
+    tags = []
+    parser = html.parser.HTMLParser()
+    parser.handle_starttag = lambda tag, attributes: tags.append((tag, attributes))
+    parser.handle_endtag = lambda tag: tags.append("/" + tag)
+    with open(path, encoding="utf-8") as f:
+        parser.feed(f.read())
+    return tags
+
+
 class Names(Neighbours):
     """Names that a job chooses, of its program, its communicators and its session, are text and nothing else: to a
     terminal, to a shell, in JSON, in the replay's source."""
@@ -363,6 +375,13 @@ class Names(Neighbours):
             self.assertEqual([c for c in text if c < " " and c != "\n" or "\x7f" <= c < "\xa0" or c == "\u202e"], [],
                              name + ": " + text)
             self.assertEqual([line for line in text.splitlines() if line.startswith("#error")], [], name + ": " + text)
+        self.assertEqual(self.gordian("report", session, "-o", os.path.join(folder, "p.html")).returncode, 0)
+        with open(os.path.join(folder, "p.html"), encoding="utf-8") as f:
+            self.assertIn("touch pwned", f.read(), "the text for browsers without scripts has the name")
+        innocent = self.gordian("run", "--emulator", "--quiet", "--session", "innocent", "--", JOB, *TWIN[1:])
+        self.assertEqual(innocent.returncode, 0, innocent.stderr)
+        for page in (os.path.join(session, "report.html"), os.path.join(folder, "p.html")):
+            self.assertEqual(tags_of(page), tags_of(self.path("innocent/report.html")), "a name became markup")
         for options in (["analyze", session, "--json"], ["status", session, "--json"]):
             json.loads(self.gordian(*options).stdout)
         replay = self.gordian("replay", session, "-o", os.path.join(folder, "r"), "--minimize", "--verify", "1", "--fix",
