@@ -8,6 +8,7 @@ with PyTorch alone.
 import os
 import sys
 import time
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -38,14 +39,20 @@ OPERATIONS = {
 
 def rank_main(rank, port):
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=SIZE)
+    store = dist.distributed_c10d._get_default_store()
     wrong = []
     for name, (call, late, after, before) in OPERATIONS.items():
         dist.barrier()
         if rank == late:
+            # Those that need nothing of this rank say so, however busy the processors are. The others have
+            # this time to end too early.
+            if before:
+                store.wait([f"{name}/{r}" for r in before], timedelta(seconds=60))
             time.sleep(0.5)
         begun = time.monotonic()
         call(rank, torch.ones(1))
         ended = time.monotonic()
+        store.set(f"{name}/{rank}", "through")
         times = [None] * SIZE
         dist.all_gather_object(times, (begun, ended))
         early = {r for r in range(SIZE) if r != late and times[r][1] < times[late][0]}
