@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <memory>
 #include <mutex>
@@ -185,16 +186,22 @@ TEST_F(SenderTest, AnAlertThatFailsHoldsUpItsIncidentAlone) {
   std::mutex mutex;
   bool heals = false;
   AlertSenderOptions options = Quick();
-  std::vector<std::string> ran;
-  options.run_command = [&](const std::string&, const AlertEnvironment&) {
+  options.run_command = [&](const std::string&, const AlertEnvironment& environment) {
     const std::lock_guard lock(mutex);
-    ran.push_back("x");
-    return ran.size() % 2 == 1 && !heals ? 1 : 0;
+    const bool bad = std::find(environment.begin(), environment.end(),
+                               std::pair<std::string, std::string>("GORDIAN_INCIDENT", "bad")) !=
+                     environment.end();
+    return bad && !heals ? 1 : 0;
   };
   Start({"exec:true"}, options);
-  EXPECT_TRUE(Send("bad", kSuspected));
-  EXPECT_TRUE(Send("good"));
-  EXPECT_TRUE(Send("bad", kConfirmed));
+  for (const auto& [incident, what] :
+       {std::pair("bad", kSuspected), {"good", kConfirmed}, {"bad", kConfirmed}}) {
+    EXPECT_TRUE(sender_->Send({.incident = incident,
+                               .what = what,
+                               .target = keys_[0],
+                               .document = std::string(R"({"incident":")") + incident + "\"}",
+                               .queued_ns = RealNs()}));
+  }
   const uint64_t deadline = MonoNs() + 60 * kNsPerSecond;
   while (done().empty() && MonoNs() < deadline) usleep(1000);
   EXPECT_EQ(done().front(), "good-confirmed sent");
