@@ -44,14 +44,6 @@ class StatusTest(CliTest):
         self.assertTrue(wait_until(there, every=0.1), last)
         return last["done"], last["json"]
 
-    def end_job(self, run):
-        for pid in job_below(run.pid):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        run.wait(20)
-
 
 class Status(StatusTest):
     def test_a_living_job_that_hangs(self):

@@ -141,6 +141,16 @@ class CliTest(unittest.TestCase):
                     pass
         process.communicate()
 
+    def end_job(self, run):
+        """Kills the job of a `gordian run`, and returns what that ended with."""
+        for pid in job_below(run.pid):
+            try:
+                os.kill(pid, 9)
+            except ProcessLookupError:
+                pass
+        run.communicate(timeout=30)  # a full pipe would hold it up
+        return run.returncode
+
     def signal_until_gone(self, process, number, seconds=20):
         """The first signal may be taken for what was sent just before, and a second one kills."""
         deadline = time.monotonic() + seconds

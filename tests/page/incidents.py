@@ -19,7 +19,7 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "e2e"))
-from cli_testing import (EMULATOR, GORDIAN, JOB, CliTest, clean_environment, job_below, main, wait_until)  # noqa: E402
+from cli_testing import (EMULATOR, JOB, CliTest, clean_environment, main, wait_until)  # noqa: E402
 
 HANG = [JOB, "steady_then_inversion", "--ranks", "4"]
 KEY = "0123456789abcdef0123456789abcdef"
@@ -98,14 +98,6 @@ class IncidentTest(CliTest):
     def start_node(self, listening, job, *command):
         return self.start("run", "--emulator", "--quiet", "--analyzer", listening, "--job", job, "--session", job, "--",
                           *command, env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def end_job(self, run):
-        for pid in job_below(run.pid):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        run.wait(30)
 
 
 class Run(IncidentTest):

@@ -15,7 +15,7 @@ import urllib.parse
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "e2e"))
-from cli_testing import (EMULATOR, JOB, CliTest, clean_environment, job_below, main, wait_until)  # noqa: E402
+from cli_testing import (EMULATOR, JOB, CliTest, clean_environment, main, wait_until)  # noqa: E402
 
 HANG = [JOB, "steady_then_inversion", "--ranks", "2"]
 
@@ -212,9 +212,7 @@ class Tokens(LockTest):
             done = ask(*options)
             self.assertEqual(json.loads(done.stdout)["verdict"], "deadlock", done.stderr)
         self.assertEqual(ask(*self.token_file("o", "--job", "other")).returncode, 2)
-        for pid in job_below(hangs.pid):
-            os.kill(pid, signal.SIGKILL)
-        hangs.wait(20)
+        self.end_job(hangs)
         self.signal_until_gone(serve, signal.SIGTERM)
 
     def test_none_is_wanted_on_loopback_or_where_that_is_said(self):

@@ -19,7 +19,7 @@ import urllib.parse
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "e2e"))
-from cli_testing import (EMULATOR, GORDIAN, JOB, CliTest, clean_environment, job_below, main, wait_until)  # noqa: E402
+from cli_testing import (EMULATOR, JOB, CliTest, clean_environment, job_below, main, wait_until)  # noqa: E402
 
 HANG = [JOB, "steady_then_inversion", "--ranks", "4"]
 
@@ -96,15 +96,6 @@ class PageTest(CliTest):
         line = run.stderr.readline()
         self.assertRegex(line, "gordian: page: http://")
         return run, line.split(": ")[2].strip()
-
-    def end_job(self, run):
-        for pid in job_below(run.pid):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        run.stderr.read()
-        return run.wait(20)
 
 
 class Run(PageTest):
@@ -337,9 +328,7 @@ class Serve(PageTest):
 
         serve, _, address = self.start_serve(port=int(listening.rsplit(":", 1)[1]))
         self.assertTrue(wait_until(lambda: verdicts() == {"well": "finished", "hangs": "deadlock"}), verdicts())
-        for pid in job_below(node.pid):
-            os.kill(pid, signal.SIGKILL)
-        node.wait(20)
+        self.end_job(node)
         ended = lambda: all(j["job_ended"] for j in json.loads(get(address, "api/v1/jobs")[1])["jobs"])
         self.assertTrue(wait_until(ended))
         page = document_of(read(self.path("all/hangs/report.html")))
