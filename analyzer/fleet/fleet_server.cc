@@ -276,8 +276,7 @@ class FleetServer::Impl final {
 
   // Brings the job into memory, from its trace if it has one.
   StatusOr<std::unique_ptr<LiveJob>> OpenJob(const JobEntry& entry, bool resume_only) {
-    StatusOr<OwnedFolder> held =
-        sessions_->OpenFolder(entry.folder.substr(entry.folder.rfind('/') + 1));
+    StatusOr<OwnedFolder> held = sessions_->OpenFolder(LeafOf(entry.folder));
     GORDIAN_RETURN_IF_ERROR(held.status());
     const bool traced = faccessat(held->fd(), kTraceFile, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
     if (!traced && resume_only) return std::unique_ptr<LiveJob>();

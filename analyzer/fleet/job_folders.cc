@@ -41,6 +41,8 @@ std::string FolderName(const std::string& job) {
   return name;
 }
 
+std::string LeafOf(const std::string& folder) { return folder.substr(folder.rfind('/') + 1); }
+
 Status ListFolders(const std::string& dir, std::vector<std::string>* folders) {
   const size_t before = folders->size();
   std::error_code error;

@@ -13,6 +13,9 @@ namespace gordian::analyzer {
 // Makes a folder's name of a job's: keeps only characters that suit one.
 std::string FolderName(const std::string& job);
 
+// The last part of a job's folder, which names it among all jobs of a server.
+std::string LeafOf(const std::string& folder);
+
 // Adds the folders in `dir`, sorted. Error: `dir` cannot be read to its end; the folders read so
 // far are in *folders.
 Status ListFolders(const std::string& dir, std::vector<std::string>* folders);

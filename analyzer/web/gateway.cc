@@ -221,18 +221,20 @@ class Gateway::Impl {
 
   HttpResponse Metrics(const HttpRequest& request) {
     LookAround();
-    std::vector<MetricJob> jobs;
-    for (const JobSummary& job : options_.jobs->Jobs()) {
-      const std::string text = options_.jobs->StatusJson(job.job);
-      if (text.empty()) continue;
-      auto status = ParseJson<ordered_json>(text);
-      if (status.is_object()) jobs.push_back({job.job, std::move(status)});
-    }
     const HttpServer::Stats stats = http_.stats();
     ServerMetrics server{.viewers = stats.viewers, .answers = stats.answers};
+    std::vector<std::string> names;
     {
       const std::lock_guard lock(said_mutex_);
       server.deadlocks = deadlocks_;
+      for (const auto& [job, said] : said_) names.push_back(job);
+    }
+    std::vector<MetricJob> jobs;
+    for (const std::string& job : names) {
+      const std::string text = options_.jobs->StatusJson(job);
+      if (text.empty()) continue;
+      auto status = ParseJson<ordered_json>(text);
+      if (status.is_object()) jobs.push_back({job, std::move(status)});
     }
     const bool open = request.accept.find("application/openmetrics-text") != std::string::npos;
     return {.type = open ? kOpenMetricsType : kMetricsTextType,

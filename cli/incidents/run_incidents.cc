@@ -20,10 +20,19 @@ constexpr uint64_t kDeliverNs = 10 * kNsPerSecond;
 
 incidents::BookOptions BookOf(const AlertConfig& alerts, AlertCommands* commands,
                               std::function<void(const std::string&)> on_line) {
-  incidents::BookOptions options;
+  incidents::BookOptions options = CommonBookOptions(alerts, commands, std::move(on_line));
   options.open_folder = [] { return StateFolder(/*made=*/true); };
-  options.writer = ThisWriter();
   options.node = options.writer.host;
+  options.runs = Runs;
+  return options;
+}
+
+}  // namespace
+
+incidents::BookOptions CommonBookOptions(const AlertConfig& alerts, AlertCommands* commands,
+                                         std::function<void(const std::string&)> on_line) {
+  incidents::BookOptions options;
+  options.writer = ThisWriter();
   options.targets = alerts.targets;
   options.alert_suspected = alerts.suspected;
   options.sender.key = alerts.key;
@@ -31,12 +40,9 @@ incidents::BookOptions BookOf(const AlertConfig& alerts, AlertCommands* commands
                                           const incidents::AlertEnvironment& environment) {
     return commands->Run(command, environment);
   };
-  options.runs = Runs;
   options.on_line = std::move(on_line);
   return options;
 }
-
-}  // namespace
 
 StatusOr<OwnedFolder> StateFolder(bool made) {
   std::string base;

@@ -20,6 +20,10 @@ namespace gordian::cli {
 // not to be `made`; it cannot be opened.
 StatusOr<OwnedFolder> StateFolder(bool made);
 
+// What the books of `run` and `serve` have in common. `commands` must outlive the book.
+incidents::BookOptions CommonBookOptions(const AlertConfig& alerts, AlertCommands* commands,
+                                         std::function<void(const std::string&)> on_line);
+
 // This process.
 incidents::Writer ThisWriter();
 // Whether that process still runs, if it is one of this host.

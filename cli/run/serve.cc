@@ -15,6 +15,7 @@
 
 #include "analyzer/access/access_key.h"
 #include "analyzer/fleet/fleet_server.h"
+#include "analyzer/fleet/job_folders.h"
 #include "analyzer/incidents/incident_book.h"
 #include "analyzer/model/verdict/check_catalogue.h"
 #include "analyzer/report/report.h"
@@ -192,24 +193,14 @@ StatusOr<std::shared_ptr<const access::AccessKey>> KeyOf(const ServeFlags& flags
   return std::make_shared<const access::AccessKey>(std::move(key).value());
 }
 
-std::string LeafOf(const std::string& folder) { return folder.substr(folder.rfind('/') + 1); }
-
 incidents::BookOptions BookOf(const ServeFlags& flags, const AlertConfig& alerts,
                               AlertCommands* commands, LinePrinter* printer) {
-  incidents::BookOptions options;
+  incidents::BookOptions options =
+      CommonBookOptions(alerts, commands, [printer](const std::string& line) {
+        printer->Say(kErr, "gordian: " + Printable(line) + "\n");
+      });
   options.open_folder = [sessions = flags.sessions] { return OwnedFolder::Adopt(sessions); };
-  options.writer = ThisWriter();
   options.sessions_dir = flags.sessions;
-  options.targets = alerts.targets;
-  options.alert_suspected = alerts.suspected;
-  options.sender.key = alerts.key;
-  options.sender.run_command = [commands](const std::string& command,
-                                          const incidents::AlertEnvironment& environment) {
-    return commands->Run(command, environment);
-  };
-  options.on_line = [printer](const std::string& line) {
-    printer->Say(kErr, "gordian: " + Printable(line) + "\n");
-  };
   return options;
 }
 
@@ -220,7 +211,7 @@ void ResumeIncidents(analyzer::FleetServer* fleet, incidents::IncidentBook* book
     fleet->LookAt(job.folder, [&](analyzer::Analysis& analysis) {
       const analyzer::Analysis::Stats stats = analysis.stats();
       book->Resume({.job = job.name,
-                    .session = LeafOf(job.folder),
+                    .session = analyzer::LeafOf(job.folder),
                     .revision = stats.revision,
                     .job_ended = stats.job_ended,
                     .killed_by_gordian = stats.killed_by_gordian},
@@ -305,7 +296,7 @@ int Serve(const ServeFlags& flags) {
   std::atomic<bool> serves_page = false;
   const auto changed = [&](const analyzer::FleetVerdict& news) {
     book.OnVerdict({.job = news.job,
-                    .session = LeafOf(news.folder),
+                    .session = analyzer::LeafOf(news.folder),
                     .revision = news.update.revision,
                     .job_ended = news.update.job_ended,
                     .killed_by_gordian = news.update.killed_by_gordian},

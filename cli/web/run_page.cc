@@ -9,16 +9,15 @@
 
 #include "analyzer/access/access_key.h"
 #include "analyzer/model/verdict/check_catalogue.h"
-#include "analyzer/report/report.h"
 #include "analyzer/session/session_files.h"
 #include "analyzer/web/gateway.h"
 #include "analyzer/web/metrics.h"
 #include "analyzer/web/source_lines.h"
 #include "cli/job/job_identity.h"
+#include "cli/web/live_page.h"
 #include "cli/web/page_address.h"
 #include "cli/web/recorded_page.h"
 #include "cli/web/session_page.h"
-#include "common/clock.h"
 #include "common/json_text.h"
 #include "dashboard/page_files.h"
 
@@ -31,20 +30,7 @@ class OneJob final : public web::JobSource {
   explicit OneJob(RunPageOptions options) : options_(std::move(options)) {}
 
   std::vector<web::JobSummary> Jobs() override {
-    const analyzer::Analysis::Stats stats = options_.analysis->stats();
-    web::JobSummary summary{.job = options_.job,
-                            .main = options_.analysis->Current().main,
-                            .revision = stats.revision,
-                            .changes = stats.records,
-                            .job_ended = stats.job_ended,
-                            .live = !stats.job_ended};
-    if (stats.last_progress_ns > 0 && !stats.job_ended) {
-      const uint64_t now = MonoNs();
-      summary.since_progress_s = now > stats.last_progress_ns
-                                     ? static_cast<double>(now - stats.last_progress_ns) / 1e9
-                                     : 0;
-    }
-    return {std::move(summary)};
+    return {SummaryOf(options_.job, *options_.analysis)};
   }
 
   std::string StatusJson(const std::string&) override {
@@ -57,29 +43,18 @@ class OneJob final : public web::JobSource {
 
   StatusOr<web::PageParts> Look(const std::string& job) override {
     if (job != options_.job) return Status::NotFound("no job of this name is here");
-    uint64_t revision = 0;
-    web::PageParts parts = Parts(&revision);
-    const bool trouble = model::SaysTrouble(options_.analysis->Current().main.verdict);
-    if (trouble && options_.session_folder != nullptr) {
-      parts.history_json = history_.At(revision, TracePath());
+    LivePage page = Now();
+    if (model::SaysTrouble(page.verdict.main.verdict) && options_.session_folder != nullptr) {
+      page.parts.history_json = history_.At(page.revision, TracePath());
     }
-    return parts;
+    return std::move(page.parts);
   }
 
-  // Without the trace, and so quick.
-  web::PageParts Parts(uint64_t* revision) const {
-    analyzer::Analysis& analysis = *options_.analysis;
-    const model::Verdict verdict = analysis.Current();
-    web::PageParts parts;
-    parts.job = options_.job;
-    parts.session = options_.session_dir;
-    parts.live = !analysis.stats().job_ended;
-    parts.verdict_json = analysis.CurrentJson(revision);
-    parts.status_json = analysis.StatusJson(nullptr);
-    parts.text =
-        analyzer::ExplainText(verdict, analysis.sites(), {.session = options_.session_dir});
-    parts.sources = web::ReadSourceLines(verdict, &analysis.call_sites());
-    return parts;
+  // With source lines: the job's files are on this machine.
+  LivePage Now() const {
+    LivePage page = LookNow(options_.job, options_.session_dir, *options_.analysis);
+    page.parts.sources = web::ReadSourceLines(page.verdict, &options_.analysis->call_sites());
+    return page;
   }
 
   // By the folder's descriptor, whatever its path has come to mean.
@@ -141,14 +116,13 @@ class PageOfRun final : public RunPage {
   void Write(bool last) {
     const OwnedFolder* const folder = job_->options().session_folder.get();
     if (folder == nullptr) return;
-    uint64_t revision = 0;
-    web::PageParts parts = job_->Parts(&revision);
-    const model::Finding main = job_->options().analysis->Current().main;
+    LivePage page = job_->Now();
+    const model::Finding& main = page.verdict.main;
     if (last && model::SaysTrouble(main.verdict)) {
       StatusOr<TraceDetails> details = ReadTraceDetails(job_->TracePath());
-      if (details.ok()) parts.history_json = std::move(details->history_json);
+      if (details.ok()) page.parts.history_json = std::move(details->history_json);
     }
-    const Status written = on_disk_.Write(*folder, main, std::move(parts));
+    const Status written = on_disk_.Write(*folder, main, std::move(page.parts));
     if (!written.ok()) spdlog::warn("page: {}", written.message());
   }
 
