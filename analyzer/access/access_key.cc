@@ -69,16 +69,20 @@ StatusOr<AccessKey> AccessKey::Open(const OwnedFolder& folder) {
   return AccessKey(std::move(key).value());
 }
 
-std::string AccessKey::Token(std::string_view role, std::string_view of) const {
-  const std::string text = std::string(role) + '\0' + std::string(of);
+std::string HmacSha256(std::string_view key, std::string_view text) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
   unsigned length = 0;
-  if (HMAC(EVP_sha256(), key_.data(), static_cast<int>(key_.size()),
+  if (HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
            reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data(),
            &length) == nullptr) {
     throw std::bad_alloc();  // HMAC fails in no other way here
   }
-  return std::string(role) + "-" + Hex(digest.data(), kTokenDigits / 2);
+  return Hex(digest.data(), length);
+}
+
+std::string AccessKey::Token(std::string_view role, std::string_view of) const {
+  const std::string text = std::string(role) + '\0' + std::string(of);
+  return std::string(role) + "-" + HmacSha256(key_, text).substr(0, kTokenDigits);
 }
 
 std::string AccessKey::ViewerToken() const { return Token("viewer", ""); }

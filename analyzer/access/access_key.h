@@ -45,6 +45,9 @@ class AccessKey {
   std::string key_;
 };
 
+// HMAC-SHA256 of the text, in hexadecimal digits.
+std::string HmacSha256(std::string_view key, std::string_view text);
+
 // Takes the same time for all texts of one length.
 bool SameSecret(std::string_view given, std::string_view wanted);
 

@@ -3,8 +3,6 @@
 #include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <openssl/sha.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,6 +11,7 @@
 #include <memory>
 #include <span>
 
+#include "analyzer/access/access_key.h"
 #include "common/utf8.h"
 
 namespace gordian::incidents {
@@ -130,14 +129,7 @@ StatusOr<std::string> ReadAlertKey(const std::string& path) {
 }
 
 std::string Signature(std::string_view key, std::string_view body) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
-  unsigned int size = 0;
-  if (HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
-           reinterpret_cast<const unsigned char*>(body.data()), body.size(), digest.data(),
-           &size) == nullptr) {
-    return "";
-  }
-  return "sha256=" + Hex(std::span(digest).first(size));
+  return "sha256=" + access::HmacSha256(key, body);
 }
 
 }  // namespace gordian::incidents
