@@ -21,14 +21,15 @@ struct AlertTarget {
   std::string shown;  // scheme and host alone: "slack at https://hooks.slack.com"
   std::string key;    // names it in the store without telling what it is
 
-  // Whether it is told that an incident has ended.
+  // Whether gordian tells it that an incident has ended.
   bool WantsEnd() const { return kind == Kind::kAlertmanager; }
 };
 
 // Errors: kInvalidArgument; the message does not repeat the URL.
 StatusOr<AlertTarget> ParseAlertTarget(std::string_view text);
 
-// Of a file that its user alone may read; ends of lines at its end do not count. Errors name it.
+// Reads the key in a file that its user alone may read, without the ends of lines behind it. Errors
+// name the file.
 StatusOr<std::string> ReadAlertKey(const std::string& path);
 
 // "sha256=" and the HMAC-SHA256 of `body` in hexadecimal digits: X-Gordian-Signature.

@@ -590,7 +590,7 @@ class IncidentStore::Impl {
     return done;
   }
 
-  // Of the call before.
+  // What SQLite says of the call before.
   Status Failure() const {
     const int code = db_ == nullptr ? SQLITE_NOMEM : sqlite3_errcode(db_);
     const std::string why =

@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Of all ranks together: the page draws what is near the stall, and must open on a phone.
+// What all ranks keep together: the page draws what is near the stall, and must open on a phone.
 constexpr size_t kMostOperations = 50'000;
 
 std::string Dump(const ordered_json& json) {

@@ -1,7 +1,7 @@
 // Reads the lines around the call sites of a verdict, for the page that shows them.
 //
 // Paths come from a watched process. Reads only regular files with the ending of a source file, on
-// this machine, and a few lines of each: the page shows them to whoever may read the verdict.
+// this machine, and a few lines of each: the page shows them to readers of the verdict.
 #ifndef GORDIAN_ANALYZER_WEB_SOURCE_LINES_H_
 #define GORDIAN_ANALYZER_WEB_SOURCE_LINES_H_
 
@@ -21,7 +21,8 @@ struct SourceLines {
   std::vector<std::string> lines;
 };
 
-// Of the call sites that the verdict names, the first few; those that can be read.
+// Reads the lines around the first few call sites that the verdict names, and leaves out those that
+// it cannot read.
 std::vector<SourceLines> ReadSourceLines(const model::Verdict& verdict, analyzer::CallSites* sites);
 
 // The lines around `line` of a file. Empty: it may not or cannot be read, or has no such line.
