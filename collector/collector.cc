@@ -35,8 +35,6 @@ constexpr uint64_t kBusyRecords = 2048;
 constexpr uint64_t kBusySleepNs = 1 * kNsPerMs;
 constexpr uint64_t kIdleSleepNs = 10 * kNsPerMs;
 constexpr uint64_t kStatsEveryNs = 20 * kNsPerMs;
-// How long the collector fills a batch that the uplink could not send yet.
-constexpr uint64_t kGatherNs = 100 * kNsPerMs;
 // The pause while waiting for the watchers' answers.
 constexpr uint64_t kAnswerPollNs = 50 * kNsPerUs;
 constexpr uint64_t kAnswerPollMaxNs = 500 * kNsPerUs;
@@ -251,7 +249,7 @@ void Collector::Impl::Run() {
         job_end_sent_.notify_all();
       }
     }
-    if (uplink_->Direct() || MonoNs() - flushed_ns_ >= kGatherNs) {
+    if (MonoNs() - flushed_ns_ >= uplink_->GatherNs()) {
       Flush();
     }
     if (!round) {

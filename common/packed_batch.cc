@@ -44,4 +44,29 @@ bool Unpack(size_t most, const Acceptable& acceptable, v1::EventBatch* batch, st
   return true;
 }
 
+v1::VerdictNews PackedNews(const v1::VerdictNews& news) {
+  const std::string contents = news.SerializeAsString();
+  if (contents.size() < kWorthPacking) return news;
+  v1::VerdictNews packed;
+  std::string* const frame = packed.mutable_packed();
+  if (!Compress(contents, frame).ok()) return news;
+  Pad(contents.size() / kFrameRatio, frame);
+  return packed;
+}
+
+bool Unpack(v1::VerdictNews* news, std::string* why) {
+  if (news->packed().empty()) return true;
+  std::vector<char> contents;
+  if (!Decompress(news->packed(), MostContents(news->packed().size()), &contents, why))
+    return false;
+  v1::VerdictNews inner;
+  if (!inner.ParseFromArray(contents.data(), static_cast<int>(contents.size())) ||
+      !inner.packed().empty()) {
+    *why = "a packed verdict is malformed";
+    return false;
+  }
+  *news = std::move(inner);
+  return true;
+}
+
 }  // namespace gordian

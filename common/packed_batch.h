@@ -1,5 +1,5 @@
 // Packs batches of events for the network: records resemble each other, so 50 to 60 bytes become 10
-// to 20.
+// to 20. And news of verdicts, of which each node of a job gets all.
 #ifndef GORDIAN_COMMON_PACKED_BATCH_H_
 #define GORDIAN_COMMON_PACKED_BATCH_H_
 
@@ -20,6 +20,10 @@ v1::ToAnalyzer PackedMessage(const v1::ToAnalyzer& message);
 // reason in *why; *batch is then unspecified.
 using Acceptable = std::function<bool(std::string_view contents, std::string* why)>;
 bool Unpack(size_t most, const Acceptable& acceptable, v1::EventBatch* batch, std::string* why);
+
+// The same for a verdict.
+v1::VerdictNews PackedNews(const v1::VerdictNews& news);
+bool Unpack(v1::VerdictNews* news, std::string* why);
 
 }  // namespace gordian
 

@@ -13,7 +13,7 @@ namespace gordian {
 inline constexpr char kVersion[] = GORDIAN_VERSION_STRING;
 
 // Hello.protocol. An analyzer refuses any other.
-inline constexpr uint32_t kIngestProtocol = 3;
+inline constexpr uint32_t kIngestProtocol = 4;
 
 // TraceHeader.format. A reader refuses higher ones.
 inline constexpr uint32_t kTraceFormat = 2;

@@ -35,11 +35,17 @@ namespace {
 namespace fs = std::filesystem;
 using SteadyClock = std::chrono::steady_clock;
 
-// Memory that gRPC may use for all streams together before it stops reading from sockets.
+// Memory that gRPC may use for all streams together: near its end gRPC resets streams, so it must
+// be enough for the windows and buffers of as many as there may be.
 constexpr size_t kTransportBytes = 256u << 20;
-// The keepalive finds a vanished peer after about the sum of these.
+constexpr size_t kStreamBytes = 256u << 10;
+// A stream's window, which gRPC otherwise enlarges up to megabytes for a peer that sends fast. At a
+// round trip of 1 ms it lets 64 MiB a second through.
+constexpr int kWindowBytes = 64 << 10;
+// The keepalive finds a vanished peer after about the sum of these. A busy server reads the answer
+// late, and must not take that for a peer that has vanished.
 constexpr int kKeepaliveMs = 5000;
-constexpr int kKeepaliveTimeoutMs = 5000;
+constexpr int kKeepaliveTimeoutMs = 15000;
 constexpr int kLeastPingGapMs = 500;  // the fastest pings that a collector may send
 constexpr std::chrono::milliseconds kHousekeeping(500);
 constexpr size_t kMostJobs = 4096;  // known at once, in memory or by their folders
@@ -96,13 +102,15 @@ class FleetServer::Impl final {
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                                kLeastPingGapMs);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kWindowBytes);
     builder.AddListeningPort(options_.listen, Credentials(), &port);
     builder.RegisterService(&ingest_);
     builder.RegisterService(&analysis_);
     builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
     builder.SetResourceQuota(
         grpc::ResourceQuota("gordian")
-            .Resize(kTransportBytes)
+            .Resize(kTransportBytes + kStreamBytes * options_.streams.most)
             .SetMaxThreads(static_cast<int>(options_.streams.most) + kFurtherThreads));
     builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
     builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MIN_POLLERS, 1);

@@ -11,10 +11,23 @@
 #include "analyzer/session/session_files.h"
 #include "common/clock.h"
 #include "common/json_text.h"
+#include "common/packed_batch.h"
 #include "common/read_file.h"
 
 namespace gordian::analyzer {
 namespace {
+
+constexpr uint64_t kManifestPause = 20;  // times what writing it took
+
+SharedVerdict NewsOf(const std::string& json, uint64_t revision, bool job_ended,
+                     const std::vector<std::string>& rings) {
+  v1::VerdictNews news;
+  news.set_verdict_json(json);
+  news.set_revision(revision);
+  news.set_job_ended(job_ended);
+  for (const std::string& ring : rings) news.add_rings(ring);
+  return std::make_shared<const v1::VerdictNews>(PackedNews(news));
+}
 
 // Rounds of one life of an analyzer. The next life's are above all that this one can have asked.
 constexpr uint64_t kRoundsOfALife = 1ull << 32;
@@ -49,17 +62,13 @@ LiveJob::LiveJob(LiveJobOptions options) : options_(std::move(options)) {
   analysis.session_dir = options_.folder;
   analysis.folder = options_.held;
   analysis.model = options_.model;
+  analysis.many_nodes = true;
   analysis.on_durable = [this] { ingest_->OnDurable(); };
   analysis.on_stacks_wanted = [this](const v1::StacksRequest& request) {
     ingest_->AskForStacks(request);
   };
   analysis.on_verdict = [this](const VerdictUpdate& update) {
-    auto news = std::make_shared<v1::VerdictNews>();
-    news->set_verdict_json(update.json);
-    news->set_revision(update.revision);
-    news->set_job_ended(update.job_ended);
-    for (const std::string& ring : update.rings) news->add_rings(ring);
-    ingest_->Tell(std::move(news));
+    ingest_->Tell(NewsOf(update.json, update.revision, update.job_ended, update.rings));
     if (options_.on_verdict) options_.on_verdict(update);
   };
   analysis_ = std::make_unique<Analysis>(std::move(analysis));
@@ -100,13 +109,9 @@ StatusOr<std::unique_ptr<LiveJob>> LiveJob::Resume(LiveJobOptions options) {
   job->analysis_->OnEvent(event);
   job->ingest_->NoteAllAway();
   job->analysis_->Flush();  // before a round of that number can be asked for
-  auto news = std::make_shared<v1::VerdictNews>();
   uint64_t revision = 0;
-  news->set_verdict_json(job->analysis_->CurrentJson(&revision));
-  news->set_revision(revision);
-  news->set_job_ended(ended);
-  for (const std::string& ring : job->analysis_->CurrentRings()) news->add_rings(ring);
-  job->ingest_->Tell(std::move(news));
+  const std::string json = job->analysis_->CurrentJson(&revision);
+  job->ingest_->Tell(NewsOf(json, revision, ended, job->analysis_->CurrentRings()));
   job->rounds_ = std::make_unique<RoundDriver>(job->analysis_.get(), job->options_.pace,
                                                started->first_round());
   job->ingest_->Start(job->rounds_.get());
@@ -158,9 +163,12 @@ void LiveJob::WriteManifest() {
   const std::lock_guard lock(manifest_mutex_);
   if (closed_) return;
   const uint64_t changes = ingest_->changes();
-  if (changes == manifest_changes_) return;
+  const uint64_t now = MonoNs();
+  if (changes == manifest_changes_ || now < manifest_next_ns_) return;
   manifest_changes_ = changes;
   const Status status = options_.held->ReplaceFile(kManifestFile, Manifest(false).dump(2) + "\n");
+  // It names every node, so one for each of 4,096 nodes that join would take minutes.
+  manifest_next_ns_ = MonoNs() + kManifestPause * (MonoNs() - now);
   if (!status.ok()) spdlog::warn("job {}: {}", options_.name, status.message());
 }
 

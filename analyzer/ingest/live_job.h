@@ -61,7 +61,7 @@ class LiveJob {
   Analysis& analysis() { return *analysis_; }
   const std::string& folder() const { return options_.folder; }
 
-  // Writes the manifest if its contents changed.
+  // Writes the manifest if its contents changed, and it was not written just now: call it again.
   void WriteManifest();
 
   // No more rounds; no caller waits for one any longer.
@@ -81,6 +81,7 @@ class LiveJob {
   uint64_t started_real_ns_ = 0;
   std::mutex manifest_mutex_;
   uint64_t manifest_changes_ = UINT64_MAX;  // what it was written at
+  uint64_t manifest_next_ns_ = 0;           // the earliest time of the next one
   bool closed_ = false;
 };
 

@@ -6,10 +6,9 @@
 
 namespace gordian::analyzer {
 
-void Outbox::Request(uint64_t round, bool unfinished) {
+void Outbox::Request(const v1::RoundRequest& request) {
   const std::lock_guard lock(mutex_);
-  round_ = round;
-  unfinished_ = unfinished;
+  round_ = request;
   changed_.notify_all();
 }
 
@@ -44,7 +43,7 @@ void Outbox::Finish() {
   {
     const std::lock_guard lock(mutex_);
     finish_ = true;
-    round_ = 0;
+    round_.reset();
     changed_.notify_all();
   }
   if (thread_.joinable()) thread_.join();
@@ -55,7 +54,7 @@ void Outbox::Run() {
   uint64_t written = 0;
   while (true) {
     changed_.wait(lock, [&] {
-      return finish_ || round_ != 0 || acknowledged_ != written || verdict_ != nullptr || stacks_ ||
+      return finish_ || round_ || acknowledged_ != written || verdict_ != nullptr || stacks_ ||
              !pongs_.empty();
     });
     v1::ToCollector message;
@@ -63,9 +62,8 @@ void Outbox::Run() {
       *message.mutable_pong() = std::move(pongs_.front());
       pongs_.pop_front();
       message.mutable_pong()->set_answered_ns(MonoNs());
-    } else if (round_ != 0) {
-      message.mutable_round()->set_round(std::exchange(round_, 0));
-      message.mutable_round()->set_unfinished(unfinished_);
+    } else if (round_) {
+      *message.mutable_round() = *std::exchange(round_, std::nullopt);
     } else if (stacks_) {  // before the verdict that wants them
       *message.mutable_stacks() = *std::exchange(stacks_, std::nullopt);
     } else if (verdict_ != nullptr) {  // before the numbers: who hears that all is in has all

@@ -31,7 +31,7 @@ class Outbox {
   Outbox(const Outbox&) = delete;
   Outbox& operator=(const Outbox&) = delete;
 
-  void Request(uint64_t round, bool unfinished);
+  void Request(const v1::RoundRequest& request);
   void Acknowledge(uint64_t batch);
   void Tell(SharedVerdict verdict);
   void AskForStacks(v1::StacksRequest request);
@@ -49,8 +49,7 @@ class Outbox {
   IngestStream* const stream_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  uint64_t round_ = 0;
-  bool unfinished_ = false;
+  std::optional<v1::RoundRequest> round_;
   uint64_t acknowledged_ = 0;
   SharedVerdict verdict_;
   std::optional<v1::StacksRequest> stacks_;

@@ -13,6 +13,10 @@ constexpr std::chrono::milliseconds kTick(100);  // how often the trace is flush
 
 // A second reading soon after the first is worth much, the tenth nothing.
 constexpr uint32_t kMaxConfirmingInARow = 6;
+// A round costs all ends together so much for each node. In a large job rounds come less often, so
+// that they take a part of the processors and not all.
+constexpr std::chrono::microseconds kPauseForNode(500);
+
 // A job that hangs for hours need not be asked ten times a second.
 constexpr uint64_t kQuietRounds = 100;
 
@@ -116,7 +120,9 @@ RoundDriver::Clock::time_point RoundDriver::Due(Clock::time_point now) {
     return soonest;
   }
   idle_ = !analysis_->HasUnfinished() || quiet_rounds_ >= kQuietRounds;
-  return std::max(soonest, requested_ + (idle_ ? pace_.idle : pace_.busy));
+  const auto pause =
+      std::max<Clock::duration>(idle_ ? pace_.idle : pace_.busy, kPauseForNode * nodes_.size());
+  return std::max(soonest, requested_ + pause);
 }
 
 void RoundDriver::Request(std::unique_lock<std::mutex>& lock, Clock::time_point now) {

@@ -38,6 +38,8 @@ bool IsProblem(model::VerdictKind kind) {
          kind != model::VerdictKind::kInconclusive;
 }
 
+constexpr uint64_t kRefreshPause = 4;  // times what the last update of the verdict took
+
 // The part of a verdict whose change is news to people: without numbers that grow by themselves,
 // even within texts ("12 records of rank 0").
 model::Verdict Essence(model::Verdict verdict) {
@@ -95,7 +97,7 @@ class Analysis::Impl {
         if (trace_ != nullptr) TraceStep(trace_->Append(event));
       }
       Feed(event);
-      if (BearsOnVerdict(event)) update = Refresh(/*always=*/stats_.job_ended);
+      if (BearsOnVerdict(event)) update = RefreshFor(event);
     }
     Tell(update);
   }
@@ -115,12 +117,12 @@ class Analysis::Impl {
         if (!begun_) BeginLocked({});
         if (trace_ != nullptr) TraceStep(trace_->AppendTogether(wire, events.size()));
       }
-      bool bears = false;
+      const v1::Event* bears = nullptr;
       for (const v1::Event& event : events) {
         Feed(event);
-        bears |= BearsOnVerdict(event);
+        if (BearsOnVerdict(event)) bears = &event;
       }
-      if (bears) update = Refresh(/*always=*/stats_.job_ended);
+      if (bears != nullptr) update = RefreshFor(*bears);
     }
     Tell(update);
   }
@@ -180,17 +182,21 @@ class Analysis::Impl {
     std::optional<News> update;
     {
       std::lock_guard lock(mutex_);
-      if (!finished_ && seen_process_) update = Refresh(/*always=*/false);
+      if (!finished_ && seen_process_ && !Later()) update = Refresh(/*always=*/false);
     }
     Tell(update);
   }
 
   void Tick() {
+    bool due = false;
     {
       std::lock_guard lock(mutex_);
       if (finished_) return;
-      if (const uint64_t now = MonoNs(); now - last_flush_ns_ >= kFlushEveryNs) FlushLocked(now);
+      const uint64_t now = MonoNs();
+      if (now - last_flush_ns_ >= kFlushEveryNs) FlushLocked(now);
+      due = refresh_later_ && now >= refresh_next_ns_;
     }
+    if (due) Update();
     // Resolves ahead of need: opening the debug information of a large program takes longer than a
     // verdict may take.
     call_sites_.ResolveNoted(kResolveBudget);
@@ -433,8 +439,29 @@ class Analysis::Impl {
 
   std::string PathOf(const char* name) const { return options_.session_dir + "/" + name; }
 
-  // Writes the files if the verdict has changed, or if `always`.
+  // Rounds are paced already, and a job ends once.
+  std::optional<News> RefreshFor(const v1::Event& event) {
+    if (!event.has_round() && !stats_.job_ended && Later()) return std::nullopt;
+    return Refresh(/*always=*/stats_.job_ended);
+  }
+
+  // Whether an update has to wait for Tick.
+  bool Later() {
+    refresh_later_ = options_.many_nodes && MonoNs() < refresh_next_ns_;
+    return refresh_later_;
+  }
+
   std::optional<News> Refresh(bool always) {
+    const uint64_t begin = MonoNs();
+    std::optional<News> news = RefreshNow(always);
+    refresh_later_ = false;
+    const uint64_t end = MonoNs();
+    refresh_next_ns_ = end + kRefreshPause * (end - begin);
+    return news;
+  }
+
+  // Writes the files if the verdict has changed, or if `always`.
+  std::optional<News> RefreshNow(bool always) {
     model::Verdict verdict = WithoutStacks();
     model::Verdict essence = Essence(verdict);
     const bool same = essence == essence_;
@@ -525,6 +552,8 @@ class Analysis::Impl {
   StackBook stacks_;
   SignBook signs_;
   uint64_t stacks_said_ = 0;  // StackBook::changes
+  bool refresh_later_ = false;
+  uint64_t refresh_next_ns_ = 0;
   CallSites call_sites_;
   std::array<std::pair<uint32_t, uint64_t>, 1024> lately_noted_ = {};
   const SiteResolver resolver_;

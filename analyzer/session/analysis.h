@@ -60,6 +60,10 @@ struct AnalysisOptions {
   bool write_trace = true;  // trace.gtrace in the session
   // Of AnalyzeTrace only: the job still runs, so a trace without an end is no fault.
   bool still_written = false;
+  // Updates of the verdict that no round asks for (a process or node has gone, stacks have come) may
+  // come so many at once that they take longer than the job's records: Tick makes up for those that
+  // come within a few times of what the last one took.
+  bool many_nodes = false;
   bool want_status = false;           // AnalysisResult::status_json
   TraceObserver* observer = nullptr;  // of AnalyzeTrace only; may be null
   model::ModelOptions model;
@@ -105,7 +109,8 @@ class Analysis {
   // Updates the verdict outside of rounds: a node has gone, and no collector is left to ask.
   void Update();
 
-  // Flushes the trace if that is due; call it about every 100 ms during the job.
+  // Flushes the trace, and updates the verdict, if that is due; call it about every 100 ms during
+  // the job.
   void Tick();
 
   // Flushes the last time, decides the last verdict, and closes the trace. The destructor calls it

@@ -32,6 +32,10 @@ constexpr uint64_t kWelcomeNs = 15 * kNsPerSecond;
 constexpr uint64_t kClockNs = 2 * kNsPerSecond;
 constexpr int kFirstPings = 5;  // one after the other
 constexpr uint64_t kPingEveryNs = 2 * kNsPerSecond;
+// How long the collector fills a batch that cannot go out at once, and at most at the analyzer's
+// request.
+constexpr uint64_t kWaitingGatherNs = 100 * kNsPerMs;
+constexpr uint64_t kMostGatherNs = 1000 * kNsPerMs;
 // How long the analyzer may take to end an orderly stream.
 constexpr uint64_t kEndNs = 2 * kNsPerSecond;
 // The keepalive finds a silent cut after about the sum of these.
@@ -114,6 +118,7 @@ struct FleetLink::State {
   std::optional<ClockSync::Reading> sent_clock;
   int pings_out = 0, pings_sent = 0;
   uint64_t next_ping_ns = 0;
+  uint64_t gather_ns = 0;  // as the analyzer asked last
 
   void Notice(std::string line) {
     {
@@ -318,6 +323,7 @@ struct FleetLink::State {
           break;
         }
         case v1::ToCollector::kRound:
+          TakeGather(message.round().gather_ms());
           if (options.on_unfinished) {
             options.on_unfinished(message.round().unfinished());
           }
@@ -341,6 +347,11 @@ struct FleetLink::State {
           break;
         }
         case v1::ToCollector::kVerdict: {
+          std::string malformed;
+          if (!Unpack(message.mutable_verdict(), &malformed)) {
+            spdlog::warn("a verdict of the analyzer at {}: {}", options.target, malformed);
+            break;
+          }
           if (options.on_verdict) {
             options.on_verdict(message.verdict());
           }
@@ -362,6 +373,11 @@ struct FleetLink::State {
     const std::lock_guard lock(mutex);
     over = true;
     changed.notify_all();
+  }
+
+  void TakeGather(uint64_t gather_ms) {
+    const std::lock_guard lock(mutex);
+    gather_ns = std::min(gather_ms * kNsPerMs, kMostGatherNs);
   }
 
   void TakeWelcome(const v1::Welcome& welcome) {
@@ -436,9 +452,10 @@ bool FleetLink::Full() const {
   return state_->outgoing.Full();
 }
 
-bool FleetLink::Direct() const {
+uint64_t FleetLink::GatherNs() const {
   const std::lock_guard lock(state_->mutex);
-  return state_->welcomed && state_->outgoing.Direct();
+  const bool direct = state_->welcomed && state_->outgoing.Direct();
+  return direct ? state_->gather_ns : std::max(state_->gather_ns, kWaitingGatherNs);
 }
 
 Status FleetLink::Finish(uint64_t timeout_ns) {

@@ -64,7 +64,8 @@ class FleetLink final : public Link {
   bool Send(v1::EventBatch batch) override;
   // True when the spool is full (without one: memory_bytes), and the collector must stop draining.
   bool Full() const override;
-  bool Direct() const override;
+  // As the analyzer asks, which serves many; longer while batches cannot go out at once.
+  uint64_t GatherNs() const override;
 
   // Delivers the rest. Gives up when the analyzer neither acknowledges nor reconnects for
   // timeout_ns; the status then says so, and the spool holds every undelivered batch.

@@ -24,8 +24,8 @@ class Link {
   // True when the queue is full: a caller that can wait sends nothing now.
   virtual bool Full() const = 0;
 
-  // True if a batch would go out at once. If false, fewer and larger batches are better.
-  virtual bool Direct() const { return true; }
+  // How long records should be gathered for one batch.
+  virtual uint64_t GatherNs() const { return 0; }
 
   // Delivers the queue within timeout_ns. Ok means that the analyzer acknowledged all of it.
   virtual Status Finish(uint64_t timeout_ns) = 0;
