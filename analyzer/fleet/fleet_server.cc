@@ -467,13 +467,15 @@ class FleetServer::Impl final {
   grpc::Status GetVerdict(const v1::GetVerdictRequest& request, v1::GetVerdictResponse* response) {
     const std::lock_guard lock(mutex_);
     for (auto entry = entries_.rbegin(); entry != entries_.rend(); ++entry) {
-      if ((*entry)->name != request.job() || (*entry)->live == nullptr) continue;
+      const bool wanted = request.job().empty() || (*entry)->name == request.job();
+      if (!wanted || (*entry)->live == nullptr) continue;
       uint64_t revision = 0;
       response->set_verdict_json((*entry)->live->analysis().CurrentJson(&revision));
       response->set_revision(revision);
       return grpc::Status::OK;
     }
-    return {grpc::StatusCode::NOT_FOUND, "no job of this name runs here"};
+    return {grpc::StatusCode::NOT_FOUND,
+            request.job().empty() ? "no job runs here" : "no job of this name runs here"};
   }
 
   grpc::Status GetStatus(const v1::GetStatusRequest& request, v1::GetStatusResponse* response) {
