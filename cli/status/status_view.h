@@ -4,7 +4,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <vector>
+
+#include "analyzer/model/verdict/verdict.h"
 
 namespace gordian::cli {
 
@@ -22,11 +23,17 @@ std::string StatusScreen(const nlohmann::ordered_json& status, const StatusViewO
 // The verdict in one line, with a newline.
 std::string StatusHeadline(const nlohmann::ordered_json& status, int width);
 
+// "session s, 8 ranks, 12,345 NCCL calls, no progress for 12 s".
+std::string StatusOverview(const nlohmann::ordered_json& status, const std::string& title);
+
+// The escape sequence of a verdict's colour, in which its headline is printed.
+const char* VerdictStyle(const model::Finding& finding);
+
+// What the status says of the verdict: less than the verdict itself, without cycles and advice.
+model::Verdict VerdictOfStatus(const nlohmann::ordered_json& status);
+
 // The exit code of the worst of all the status's verdicts, as ExitCodeOfVerdict.
 int ExitCodeOfJobStatus(const nlohmann::ordered_json& status);
-
-// "0-5,7".
-std::string FoldRanks(std::vector<int> ranks);
 
 }  // namespace gordian::cli
 

@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "cli/status/status_words.h"
+
 namespace gordian::cli {
 namespace {
 
@@ -50,7 +52,7 @@ ordered_json EightRanks() {
 TEST(StatusViewTest, EqualRanksShareALine) {
   EXPECT_EQ(StatusScreen(EightRanks(), {.width = 100, .title = "session s"}),
             "gordian: RANK NOT JOINED (suspected after 5.00 s): rank 6 is late\n"
-            "session s, 8 ranks, 12,345 NCCL calls, last progress 1 min 15 s ago\n"
+            "session s, 8 ranks, 12,345 NCCL calls, no progress for 1 min 15 s\n"
             "cause: look at rank 6 first\n"
             "\n"
             "RANK   PID  STATE    SINCE  CALL           NODE\n"
@@ -60,6 +62,12 @@ TEST(StatusViewTest, EqualRanksShareALine) {
             "COMMUNICATOR  RANKS          LAST COLLECTIVE  BEHIND  MADE AT\n"
             "dp            0-7            none to #0       rank 6\n"
             "tp            0,2,4: 3 of 4  #2                       groups.cc:5 Make()\n");
+}
+
+TEST(StatusViewTest, AJobThatRunsHasHadProgress) {
+  ordered_json status = EightRanks();
+  status["verdict"] = "healthy";
+  EXPECT_NE(StatusScreen(status, {}).find(", last progress 1 min 15 s ago\n"), std::string::npos);
 }
 
 // Wrapped, not cut and told once more below.
@@ -84,9 +92,10 @@ TEST(StatusViewTest, ALongSummaryIsToldOnce) {
 TEST(StatusViewTest, SaysThatRanksCameBack) {
   ordered_json status = EightRanks();
   status["ranks"][3]["incarnation"] = 2;
-  EXPECT_NE(StatusScreen(status, {}).find("NCCL calls, restarted once, last"), std::string::npos);
+  EXPECT_NE(StatusScreen(status, {}).find("NCCL calls, restarted once, no progress"),
+            std::string::npos);
   status["ranks"][5]["incarnation"] = 4;
-  EXPECT_NE(StatusScreen(status, {}).find(", restarted 3 times, last"), std::string::npos);
+  EXPECT_NE(StatusScreen(status, {}).find(", restarted 3 times, no progress"), std::string::npos);
 }
 
 TEST(StatusViewTest, FoldsRanks) {
