@@ -342,10 +342,11 @@ StatusOr<RecordedStatus> StatusAsRecorded(const std::string& path) {
     status.running = !recorded->session.empty() && IsRunning(recorded->session);
     status.note = recorded->note;
     analyzer::StatusFacts facts;
-    facts.verdict = std::move(recorded->verdict);
+    facts.verdict = recorded->verdict;
     facts.job_ended = !status.running;
     status.json = analyzer::StatusToText(facts);
   }
+  status.decided = std::move(recorded).value();
   return status;
 }
 

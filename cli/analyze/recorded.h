@@ -49,6 +49,7 @@ struct RecordedStatus {
   std::string json;
   std::string note;      // as above
   bool running = false;  // the session's `gordian run` still runs
+  RecordedVerdict decided;
 };
 StatusOr<RecordedStatus> StatusAsRecorded(const std::string& path);
 

@@ -62,6 +62,14 @@ StatusOr<nlohmann::ordered_json> ParseStatus(const std::string& text) {
   return json;
 }
 
+// Null if `text` is no verdict, as of an analyzer that has none yet.
+std::shared_ptr<const analyzer::VerdictDocument> Parsed(const std::string& text) {
+  StatusOr<analyzer::VerdictDocument> document = analyzer::ParseVerdict(text);
+  return document.ok()
+             ? std::make_shared<const analyzer::VerdictDocument>(std::move(document).value())
+             : nullptr;
+}
+
 }  // namespace
 
 void AddStatusOptions(CLI::App* verb, StatusFlags* flags) {
@@ -100,6 +108,7 @@ StatusOr<StatusSource> StatusSource::Open(const StatusFlags& flags) {
     session = kLatest;
   }
   source.title_ = "session " + session;
+  source.session_ = session;
   // The link `latest` may point to another session in a minute.
   char resolved[PATH_MAX];
   if (realpath(session.c_str(), resolved) != nullptr) {
@@ -108,12 +117,33 @@ StatusOr<StatusSource> StatusSource::Open(const StatusFlags& flags) {
   return source;
 }
 
-StatusOr<SeenStatus> StatusSource::Look() {
-  return flags_.analyzer.empty() ? LookAtSession() : LookAtAnalyzer(flags_.analyzer, flags_.job);
+StatusOr<SeenStatus> StatusSource::Look(bool with_verdict) {
+  return flags_.analyzer.empty() ? LookAtSession(with_verdict)
+                                 : LookAtAnalyzer(flags_.analyzer, flags_.job, with_verdict);
 }
 
-StatusOr<SeenStatus> StatusSource::LookAtAnalyzer(const std::string& target,
-                                                  const std::string& job) {
+std::shared_ptr<const analyzer::VerdictDocument> StatusSource::VerdictAt(uint64_t revision,
+                                                                         const Access& access,
+                                                                         const std::string& job) {
+  if (verdict_ != nullptr && verdict_revision_ == revision) {
+    return verdict_;
+  }
+  grpc::ClientContext context;
+  collector::ShowToken(access, &context);
+  context.set_deadline(std::chrono::system_clock::now() + kPatience);
+  v1::GetVerdictRequest request;
+  request.set_job(job);
+  v1::GetVerdictResponse response;
+  verdict_ = nullptr;
+  if (v1::Analysis::NewStub(channel_)->GetVerdict(&context, request, &response).ok()) {
+    verdict_ = Parsed(response.verdict_json());
+    verdict_revision_ = response.revision();
+  }
+  return verdict_;
+}
+
+StatusOr<SeenStatus> StatusSource::LookAtAnalyzer(const std::string& target, const std::string& job,
+                                                  bool with_verdict) {
   Access access;
   if (!target.starts_with("unix:")) {  // a session's own socket is its user's alone
     StatusOr<Access> read = ReadAccess(flags_.access);
@@ -145,10 +175,13 @@ StatusOr<SeenStatus> StatusSource::LookAtAnalyzer(const std::string& target,
   seen.running = !json->contains("job_ended") || (*json)["job_ended"] != true;
   seen.live = true;
   seen.status = std::move(json).value();
+  if (with_verdict) {
+    seen.verdict = VerdictAt(response.revision(), access, job);
+  }
   return seen;
 }
 
-StatusOr<SeenStatus> StatusSource::LookAtSession() {
+StatusOr<SeenStatus> StatusSource::LookAtSession(bool with_verdict) {
   if (folder_ == nullptr) {
     if (StatusOr<OwnedFolder> opened = OwnedFolder::Adopt(flags_.session); opened.ok())
       folder_ = std::make_shared<const OwnedFolder>(std::move(opened).value());
@@ -157,7 +190,7 @@ StatusOr<SeenStatus> StatusSource::LookAtSession() {
       folder_ == nullptr ? ""
                          : "/proc/self/fd/" + std::to_string(folder_->fd()) + "/" + kStatusSocket;
   if (!socket.empty() && SomebodyListens(socket)) {
-    StatusOr<SeenStatus> seen = LookAtAnalyzer("unix:" + socket, "");
+    StatusOr<SeenStatus> seen = LookAtAnalyzer("unix:" + socket, "", with_verdict);
     if (seen.ok()) {
       seen->running = true;  // its last status is still to come
       return seen;
@@ -166,7 +199,7 @@ StatusOr<SeenStatus> StatusSource::LookAtSession() {
     const StatusOr<nlohmann::ordered_json> manifest = ReadManifest(flags_.session);
     if (manifest.ok() && !TextOf(*manifest, "analyzer").empty()) {
       StatusOr<SeenStatus> seen =
-          LookAtAnalyzer(TextOf(*manifest, "analyzer"), TextOf(*manifest, "job"));
+          LookAtAnalyzer(TextOf(*manifest, "analyzer"), TextOf(*manifest, "job"), with_verdict);
       if (seen.ok()) {
         seen->running = true;
         return seen;
@@ -181,6 +214,10 @@ StatusOr<SeenStatus> StatusSource::LookAtSession() {
   seen.status = std::move(json).value();
   seen.running = recorded->running;
   seen.note = recorded->note;
+  if (with_verdict) {
+    seen.verdict =
+        Parsed(analyzer::VerdictToText(recorded->decided.verdict, recorded->decided.sites));
+  }
   return seen;
 }
 

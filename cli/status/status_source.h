@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "analyzer/report/verdict_json.h"
 #include "common/analyzer_access.h"
 #include "common/owned_folder.h"
 #include "common/status.h"
@@ -39,6 +40,8 @@ struct SeenStatus {
   bool running = false;           // the job runs: a later status may differ
   bool live = false;              // from an analyzer, so cheap to ask for again
   std::string note;               // one line on what could not be read; empty: all was read
+  // If asked for; null where it cannot be had.
+  std::shared_ptr<const analyzer::VerdictDocument> verdict;
 };
 
 class StatusSource {
@@ -47,21 +50,31 @@ class StatusSource {
   static StatusOr<StatusSource> Open(const StatusFlags& flags);
 
   // Errors: the session or job does not exist, or none of its files can be read.
-  StatusOr<SeenStatus> Look();
+  StatusOr<SeenStatus> Look(bool with_verdict = false);
 
   // For people: "session latest", "job train at host:7411".
   const std::string& title() const { return title_; }
+  // As the user named it; empty: it is a job of an analyzer elsewhere.
+  const std::string& session() const { return session_; }
 
  private:
-  StatusOr<SeenStatus> LookAtAnalyzer(const std::string& target, const std::string& job);
-  StatusOr<SeenStatus> LookAtSession();
+  StatusOr<SeenStatus> LookAtAnalyzer(const std::string& target, const std::string& job,
+                                      bool with_verdict);
+  StatusOr<SeenStatus> LookAtSession(bool with_verdict);
+  // Asks again only when `revision` is another one than that of the verdict which it has.
+  std::shared_ptr<const analyzer::VerdictDocument> VerdictAt(uint64_t revision,
+                                                             const Access& access,
+                                                             const std::string& job);
 
   StatusFlags flags_;
   std::string title_;
+  std::string session_;
   std::string channel_target_;
   std::shared_ptr<grpc::Channel> channel_;
   // The session's: a path through its descriptor is short enough for any socket's address.
   std::shared_ptr<const OwnedFolder> folder_;
+  std::shared_ptr<const analyzer::VerdictDocument> verdict_;
+  uint64_t verdict_revision_ = 0;
 };
 
 }  // namespace gordian::cli
