@@ -1,19 +1,16 @@
 """`gordian status` and `gordian watch` of jobs of the emulator: living, ended, and of which the `run` was
 killed."""
-import fcntl
 import json
 import os
-import re
-import select
 import shutil
 import signal
 import stat
-import struct
 import subprocess
 import termios
 import time
 
 from cli_testing import (EMULATOR, GORDIAN, JOB, CliTest, alive, clean_environment, job_below, main, wait_until)
+from terminal_testing import OnTerminal
 
 HANG = [JOB, "steady_then_inversion", "--ranks", "2"]
 
@@ -211,73 +208,219 @@ class Watch(StatusTest):
         self.assertEqual((watch.returncode, run.wait(20)), (0, 0), out + err)
         self.assertIn("FINISHED", out.upper())
 
-    def on_a_terminal(self, *arguments):
+    def on_a_terminal(self, *command, env=None, **options):
         try:
-            master, slave = os.openpty()
+            terminal = OnTerminal(list(command) or [GORDIAN, "watch", "s"], self.work,
+                                  env or clean_environment(TERM="xterm"), **options)
         except OSError as error:
-            if "out of pty devices" in str(error) or error.args == ("out of pty devices",):
+            if "out of pty devices" in str(error):
                 self.skipTest("no terminals here")
             raise
-        self.addCleanup(os.close, master)
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
-        process = subprocess.Popen([GORDIAN, *arguments], cwd=self.work, stdin=slave, stdout=slave, stderr=slave,
-                                   env=clean_environment(TERM="xterm"), start_new_session=True)
-        os.close(slave)
-        self.addCleanup(lambda: process.poll() is None and (process.kill(), process.wait()))
-        return process, master
+        self.addCleanup(terminal.end)
+        return terminal
 
-    def read(self, master, seconds):
-        out = b""
-        deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
-            if select.select([master], [], [], left)[0]:
-                try:
-                    out += os.read(master, 65536)
-                except OSError:  # the other side is gone
-                    break
-        return out.decode()
+    def hung_job(self):
+        run = self.start_job(*HANG)
+        self.until_verdict("deadlock", "s")
+        self.assertTrue(wait_until(lambda: self.verdict()["stacks"]), "stacks come a moment later")
+        return run
 
-    def read_until(self, master, wanted, seconds=20):
-        out = ""
-        deadline = time.monotonic() + seconds
-        while wanted not in out and time.monotonic() < deadline:
-            out += self.read(master, 0.3)
-        return out
+    def assert_left_as_it_was(self, terminal):
+        self.assertEqual(terminal.settings(), terminal.before)
+        self.assertTrue(terminal.screen.cursor_shown)
+        self.assertFalse(terminal.screen.own_screen)
 
-    def test_redraws_calmly_on_a_terminal_and_leaves_the_job_alone(self):
+    def test_the_first_screen_is_the_verdicts_card(self):
         run = self.start_job(*HANG, until="now")
         self.until_verdict("healthy", "s")
-        watch, master = self.on_a_terminal("watch", "s")
-        first = self.read_until(master, "healthy")
-        self.assertTrue(first.startswith("\x1b[?25l\x1b[H\x1b[2J"), repr(first))
-        self.assertIn("\x1b[K", first)
-        self.assertIn("healthy", first)
-        self.assertIn("\x1b[1;32m", first)
+        watch = self.on_a_terminal(rows=40)
+        self.assertTrue(watch.shows("gordian: healthy", "session s, 2 ranks", "3 Ranks", "q quits"), watch.screen.text())
+        self.assertTrue(watch.screen.own_screen)
+        self.assertFalse(watch.screen.cursor_shown)
+        self.assertIn("1;32", watch.screen.seen_styles)
         self.write("now", "")
-        out = self.read_until(master, "DEADLOCK")
-        self.assertIn("\x1b[1;31mgordian: DEADLOCK", out)
-        self.assertNotIn("\x1b[2J", out, "it flickers")
-        self.read(master, 0.5)
-        frames = self.read(master, 2.2).count("\x1b[H")
-        self.assertLessEqual(frames, 8, "nothing but the seconds grows")
-        self.assertGreaterEqual(frames, 1)
-        watch.send_signal(signal.SIGINT)
-        last = self.read_until(master, "\x1b[?25h")
-        self.assertTrue(last.endswith("\x1b[?25h"), repr(last))
-        self.assertEqual(watch.wait(5), 128 + signal.SIGINT)
+        self.assertTrue(watch.shows("gordian: DEADLOCK (confirmed", "no progress for", "waits for rank", "at job.cc:",
+                                    "cause: look at rank", "what to change:", "next: gordian explain s"),
+                        watch.screen.text())
+        self.assertIn("1;31", watch.screen.seen_styles)
+        self.assertEqual(watch.raw.count("\x1b[2J"), 1, "it flickers")
+        self.assertTrue(watch.until(lambda: "no progress for 2 s" in watch.screen.text()))
+        before = len(watch.raw)
+        self.assertTrue(watch.shows("no progress for 4 s"))
+        self.assertLess(len(watch.raw) - before, 4000, "nothing but the seconds grows")
+        watch.process.send_signal(signal.SIGINT)
+        self.assertEqual(watch.wait(), 128 + signal.SIGINT)
+        self.assert_left_as_it_was(watch)
         self.assertIsNone(run.poll(), "the job was left alone")
         self.assertEqual(self.status("s")[1]["verdict"], "deadlock")
 
+    def test_the_culprit_opens_to_its_call_site_and_stack(self):
+        self.hung_job()
+        _, seen = self.status("s")
+        culprit = next(r for r in seen["ranks"] if r["rank"] == seen["culprit_ranks"][0])
+        watch = self.on_a_terminal(rows=60, columns=120)
+        self.assertTrue(watch.shows("DEADLOCK", "3 Ranks", "Left closes"), watch.screen.text())
+        self.assertNotIn("Job_steady_then_inversion()", watch.screen.text())
+        watch.press("3\x1b[C")
+        self.assertTrue(watch.shows(f"\n>- {culprit['rank']} !", f"\n      at {culprit['site']}", "Job_steady_then_inversion()",
+                                    f"pid {culprit['pid']} on {os.uname().nodename}"), watch.screen.text())
+        watch.press("\x1b[D")
+        self.assertTrue(watch.until(lambda: "Job_steady_then_inversion()" not in watch.screen.text()))
+        watch.press("4\n")
+        self.assertTrue(watch.shows("members: 0,1", "made by rank 0 at job.cc:"), watch.screen.text())
+
+    def test_keys_come_in_pieces_and_esc_alone(self):
+        self.hung_job()
+        watch = self.on_a_terminal(rows=60)
+        self.assertTrue(watch.shows("3 Ranks"))
+        watch.press("3\n")
+        self.assertTrue(watch.shows("\n>- "))
+        watch.press("\x1b")
+        self.assertTrue(watch.until(lambda: "\n>+ " in watch.screen.text()), watch.screen.text())
+        watch.press("\x1b")
+        self.assertTrue(watch.until(lambda: "\n>" not in watch.screen.text()), watch.screen.text())
+        self.assertIsNone(watch.process.poll())
+
+    def test_the_filter(self):
+        self.hung_job()
+        watch = self.on_a_terminal(rows=60)
+        self.assertTrue(watch.shows("3 Ranks: 2 ranks"))
+        watch.press("/1")
+        self.assertTrue(watch.shows("3 Ranks: 1 of 2 ranks matches", "filter: 1_"), watch.screen.text())
+        watch.press("\n")
+        self.assertTrue(watch.shows("filter: 1  "), watch.screen.text())
+        watch.press("/\x7fq")  # text, not the key
+        self.assertTrue(watch.shows("3 Ranks: 0 of 2 ranks match", "filter: q_"), watch.screen.text())
+        watch.press("\x1b")
+        self.assertTrue(watch.shows("3 Ranks: 2 ranks"), watch.screen.text())
+
+    def test_another_size_is_drawn_at_once(self):
+        self.hung_job()
+        watch = self.on_a_terminal(rows=40)
+        self.assertTrue(watch.shows("next: gordian explain s", "3 Ranks"))
+        for rows, columns in ((5, 20), (10, 40), (50, 160)):
+            watch.set_size(rows, columns)
+            self.assertTrue(watch.until(lambda: watch.screen.size_known), "it was not drawn")
+            self.assertTrue(watch.shows("gordian: DEADLOCK", "? keys"), watch.screen.text())
+            self.assertTrue(watch.screen.lines[-1][0] != " ", "the keys are on the last line")
+        self.assertTrue(watch.shows("4 Communicators"), watch.screen.text())
+
+    def test_every_way_out_leaves_the_terminal_as_it_was(self):
+        self.hung_job()
+        for way, code in (("q", 1), ("\x03", 128 + signal.SIGINT), ("\x1c", 128 + signal.SIGQUIT),
+                          (signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGHUP, 128 + signal.SIGHUP)):
+            with self.subTest(way):
+                watch = self.on_a_terminal(earlier="what the user had there\n")
+                self.assertTrue(watch.shows("DEADLOCK", "q quits"), watch.screen.text())
+                self.assertFalse(watch.settings()[3] & (termios.ECHO | termios.ICANON))
+                self.assertTrue(watch.settings()[3] & termios.ISIG)
+                self.assertNotIn("what the user had", watch.screen.text())
+                watch.press("3") if way == "q" else None
+                watch.press(way) if isinstance(way, str) else watch.process.send_signal(way)
+                self.assertEqual(watch.wait(), code)
+                self.assert_left_as_it_was(watch)
+                self.assertRegex(watch.screen.text_with_scrolled(),
+                                 r"(?s)what the user had there\ngordian: DEADLOCK.*next: gordian explain s")
+                self.assertNotIn("q quits", watch.screen.text())
+
+    def test_an_error_leaves_the_terminal_as_it_was(self):
+        serve = self.start("serve", "--listen", "127.0.0.1:0", "--sessions", "all", "--json")
+        address = json.loads(serve.stdout.readline())["listening"]
+        self.start("run", "--emulator", "--quiet", "--session", "s", "--analyzer", address, "--job", "train", "--node", "n0",
+                   "--nodes", "1", "--", *HANG, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.until_verdict("deadlock", "--analyzer", address)
+        watch = self.on_a_terminal(GORDIAN, "watch", "--analyzer", address)
+        self.assertTrue(watch.shows("DEADLOCK", "what to change:", "q quits"), watch.screen.text())
+        self.signal_until_gone(serve, signal.SIGTERM)
+        self.assertIn(watch.wait(), (1, 2), "a job that the analyzer dropped, or no analyzer")
+        self.assert_left_as_it_was(watch)
+        self.assertIn("gordian: DEADLOCK", watch.screen.text())
+
+    def test_ctrl_z_and_fg(self):
+        self.hung_job()
+        shell = self.on_a_terminal("bash", "--norc", "--noprofile", "--noediting", "-i", rows=40,
+                                   env=clean_environment(TERM="xterm", PS1="ready> "))
+        self.assertTrue(shell.shows("ready>"))
+        of_shell = shell.settings()
+        shell.press(f"{GORDIAN} watch s\n")
+        self.assertTrue(shell.until(lambda: shell.screen.own_screen) and shell.shows("3 Ranks", "q quits"))
+        shell.press("3\n")
+        self.assertTrue(shell.shows("\n>- "))
+        shell.press("\x1a")
+        self.assertTrue(shell.shows("Stopped", "ready>"), shell.screen.text())
+        self.assertFalse(shell.screen.own_screen)
+        self.assertTrue(shell.screen.cursor_shown)
+        self.assertEqual(shell.settings(), of_shell)
+        shell.press("echo $((6*7))\n")
+        self.assertTrue(shell.shows("\n42\n"), shell.screen.text())
+        shell.press("bg\n")
+        self.assertTrue(shell.shows("watch s &"), shell.screen.text())
+        shell.press("echo $((6*8))\n")
+        self.assertTrue(shell.shows("\n48\n"), "it wrote on the shell's screen\n" + shell.screen.text())
+        self.assertFalse(shell.screen.own_screen)
+        shell.press("fg\n")
+        self.assertTrue(shell.until(lambda: shell.screen.own_screen) and shell.shows("\n>- "), shell.screen.text())
+        shell.press("q")
+        self.assertTrue(shell.until(lambda: not shell.screen.own_screen))
+        shell.press("echo code $?\n")
+        self.assertTrue(shell.shows("code 1"), shell.screen.text())
+        self.assertEqual(shell.settings(), of_shell)
+        self.assertTrue(shell.screen.cursor_shown)
+
+    def test_without_keys_it_redraws(self):
+        self.hung_job()
+        for name, options in (("stdin", {"stdin": subprocess.DEVNULL}), ("dumb", {"env": clean_environment(TERM="dumb")})):
+            with self.subTest(name):
+                watch = self.on_a_terminal(**options)
+                self.assertTrue(watch.shows("gordian: DEADLOCK", "COMMUNICATOR", "Ctrl-C ends gordian watch"),
+                                watch.screen.text())
+                self.assertFalse(watch.screen.own_screen)
+                self.assertEqual(watch.settings(), watch.before)
+                watch.press("q") if name == "dumb" else None
+                self.assertTrue(watch.shows("no progress for"))
+                watch.process.send_signal(signal.SIGINT)
+                self.assertEqual(watch.wait(), 128 + signal.SIGINT)
+                self.assertTrue(watch.screen.cursor_shown)
+
+    def test_colour_is_not_needed(self):
+        self.hung_job()
+        watch = self.on_a_terminal(rows=60, env=clean_environment(TERM="xterm", NO_COLOR="1", LANG="C"))
+        self.assertTrue(watch.shows("3 Ranks"))
+        watch.press("3")
+        self.assertTrue(watch.shows("\n>+ "), watch.screen.text())
+        watch.press("q")
+        self.assertEqual(watch.wait(), 1)
+        self.assertEqual(watch.screen.seen_styles, set())
+        self.assertTrue(watch.raw.isascii())
+
     def test_on_a_terminal_the_last_screen_stays(self):
         self.gordian("run", "--emulator", "--quiet", "--session", "s", "--on-verdict", "kill", "--", *HANG)
-        watch, master = self.on_a_terminal("watch", "s")
-        out = self.read(master, 1.5)
-        self.assertEqual(watch.wait(10), 1)
-        shown = re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", out)
-        self.assertIn("DEADLOCK", shown)
-        self.assertIn("job ended", shown)
-        self.assertTrue(out.endswith("\x1b[?25h"), repr(out))
-        self.assertNotIn("Ctrl-C", shown)
+        watch = self.on_a_terminal()
+        self.assertEqual(watch.wait(), 1)
+        self.assertIn("gordian: DEADLOCK", watch.screen.text())
+        self.assertIn("job ended", watch.screen.text())
+        self.assertNotIn("quits", watch.screen.text())
+        self.assert_left_as_it_was(watch)
+
+    def test_who_has_pressed_a_key_reads_on_after_the_end(self):
+        for pressed in (False, True):
+            with self.subTest(pressed):
+                session = "pressed" if pressed else "not"
+                run = self.start_job(*HANG, session=session)
+                self.until_verdict("deadlock", session)
+                watch = self.on_a_terminal(GORDIAN, "watch", session, rows=60)
+                self.assertTrue(watch.shows("3 Ranks", "the job runs on"))
+                if pressed:
+                    watch.press("3")
+                    self.assertTrue(watch.shows("\n>+ "))
+                self.end_job(run)
+                if pressed:
+                    self.assertTrue(watch.shows("job ended", "the job has ended; q quits", "\n>+ "), watch.screen.text())
+                    self.assertIsNone(watch.process.poll())
+                    watch.press("q")
+                self.assertEqual(watch.wait(), 1)
+                self.assert_left_as_it_was(watch)
+                self.assertIn("gordian: DEADLOCK", watch.screen.text())
 
 
 if __name__ == "__main__":

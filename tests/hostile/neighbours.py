@@ -19,6 +19,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from cli_testing import (EMULATOR, GORDIAN, JOB, CliTest, alive, clean_environment, is_guardian, job_below, main,
                          stat_fields, tree_below, wait_until)
 from fleet_testing import fill
+from terminal_testing import OnTerminal
 
 HANG = [JOB, "inversion_one_stream", "--ranks", "2"]
 TWIN = [*HANG, "--twin"]
@@ -355,6 +356,8 @@ class Names(Neighbours):
         for verb in ("explain", "analyze", "status"):
             texts[verb] = self.gordian(verb, session).stdout
         self.assertIn("touch pwned", texts["explain"])
+        texts["watch"] = self.watched(program)
+        self.assertIn("touch pwned", texts["watch"])
         twin = os.path.join(folder, "t")
         done = self.gordian("run", "--emulator", "--session", twin, "--", program, *TWIN[1:],
                             env=clean_environment(JOB_NAME_SUFFIX=self.EVIL))
@@ -390,6 +393,31 @@ class Names(Neighbours):
         json.loads(replay.stdout)
         for where, _, names in os.walk(self.work):
             self.assertNotIn("pwned", names, where)
+
+    def watched(self, program):
+        """What `watch` shows of a hung job with everything open, on a terminal that takes no other sequences than
+        its own (terminal_testing.Screen)."""
+        self.start("run", "--emulator", "--quiet", "--session", "watched", "--", program, *HANG[1:],
+                   env=clean_environment(JOB_NAME_SUFFIX=self.EVIL))
+        self.assertTrue(wait_until(lambda: os.path.exists(self.path("watched/verdict.json"))
+                                   and self.verdict("watched")["stacks"]))
+        try:
+            watch = OnTerminal([GORDIAN, "watch", "watched"], self.work, clean_environment(TERM="xterm"), rows=150)
+        except OSError as error:
+            if "out of pty devices" in str(error):
+                self.skipTest("no terminals here")
+            raise
+        self.addCleanup(watch.end)
+        self.assertTrue(watch.shows("3 Ranks", "q quits"), watch.screen.text())
+        for key, opened in (("2\n", "check            "), ("3\n", "NCCL call"), ("4\n", "identity "), ("/zz\n", "filter: zz")):
+            watch.press(key)
+            self.assertTrue(watch.shows(opened), watch.screen.text())
+        watch.press("\x1b")
+        self.assertTrue(watch.until(lambda: "filter: zz" not in watch.screen.text()))
+        text = watch.screen.text()
+        watch.press("q")
+        self.assertEqual(watch.wait(), 1)
+        return text
 
 
 class Power(Neighbours):
