@@ -234,7 +234,8 @@ class Watch(StatusTest):
         run = self.start_job(*HANG, until="now")
         self.until_verdict("healthy", "s")
         watch = self.on_a_terminal(rows=40)
-        self.assertTrue(watch.shows("gordian: healthy", "session s, 2 ranks", "3 Ranks", "q quits"), watch.screen.text())
+        self.assertTrue(watch.shows("gordian: healthy", "session s, 2 ranks", "3 Ranks", "q quits"),
+                        watch.screen.text())
         self.assertTrue(watch.screen.own_screen)
         self.assertFalse(watch.screen.cursor_shown)
         self.assertIn("1;32", watch.screen.seen_styles)
@@ -262,8 +263,9 @@ class Watch(StatusTest):
         self.assertTrue(watch.shows("DEADLOCK", "3 Ranks", "Left closes"), watch.screen.text())
         self.assertNotIn("Job_steady_then_inversion()", watch.screen.text())
         watch.press("3\x1b[C")
-        self.assertTrue(watch.shows(f"\n>- {culprit['rank']} !", f"\n      at {culprit['site']}", "Job_steady_then_inversion()",
-                                    f"pid {culprit['pid']} on {os.uname().nodename}"), watch.screen.text())
+        self.assertTrue(watch.shows(f"\n>- {culprit['rank']} !", f"\n      at {culprit['site']}",
+                                    f"pid {culprit['pid']} on {os.uname().nodename}",
+                                    "Job_steady_then_inversion()"), watch.screen.text())
         watch.press("\x1b[D")
         self.assertTrue(watch.until(lambda: "Job_steady_then_inversion()" not in watch.screen.text()))
         watch.press("4\n")
@@ -326,8 +328,8 @@ class Watch(StatusTest):
     def test_an_error_leaves_the_terminal_as_it_was(self):
         serve = self.start("serve", "--listen", "127.0.0.1:0", "--sessions", "all", "--json")
         address = json.loads(serve.stdout.readline())["listening"]
-        self.start("run", "--emulator", "--quiet", "--session", "s", "--analyzer", address, "--job", "train", "--node", "n0",
-                   "--nodes", "1", "--", *HANG, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.start("run", "--emulator", "--quiet", "--session", "s", "--analyzer", address, "--job", "train",
+                   "--node", "n0", "--nodes", "1", "--", *HANG, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.until_verdict("deadlock", "--analyzer", address)
         watch = self.on_a_terminal(GORDIAN, "watch", "--analyzer", address)
         self.assertTrue(watch.shows("DEADLOCK", "what to change:", "q quits"), watch.screen.text())
@@ -369,7 +371,8 @@ class Watch(StatusTest):
 
     def test_without_keys_it_redraws(self):
         self.hung_job()
-        for name, options in (("stdin", {"stdin": subprocess.DEVNULL}), ("dumb", {"env": clean_environment(TERM="dumb")})):
+        for name, options in (("stdin", {"stdin": subprocess.DEVNULL}),
+                              ("dumb", {"env": clean_environment(TERM="dumb")})):
             with self.subTest(name):
                 watch = self.on_a_terminal(**options)
                 self.assertTrue(watch.shows("gordian: DEADLOCK", "COMMUNICATOR", "Ctrl-C ends gordian watch"),
@@ -415,7 +418,8 @@ class Watch(StatusTest):
                     self.assertTrue(watch.shows("\n>+ "))
                 self.end_job(run)
                 if pressed:
-                    self.assertTrue(watch.shows("job ended", "the job has ended; q quits", "\n>+ "), watch.screen.text())
+                    self.assertTrue(watch.shows("job ended", "the job has ended; q quits", "\n>+ "),
+                                    watch.screen.text())
                     self.assertIsNone(watch.process.poll())
                     watch.press("q")
                 self.assertEqual(watch.wait(), 1)

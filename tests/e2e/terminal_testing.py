@@ -135,8 +135,8 @@ class OnTerminal:
         def take_terminal():
             os.setsid()
             fcntl.ioctl(self.slave, termios.TIOCSCTTY, 0)
-        self.process = subprocess.Popen(arguments, cwd=cwd, stdin=self.slave if stdin is None else stdin, stdout=self.slave, stderr=self.slave,
-                                        env=env, preexec_fn=take_terminal)
+        self.process = subprocess.Popen(arguments, cwd=cwd, stdin=self.slave if stdin is None else stdin,
+                                        stdout=self.slave, stderr=self.slave, env=env, preexec_fn=take_terminal)
 
     def set_size(self, rows, columns):
         self.screen.size_known = (rows, columns) == self.screen.size

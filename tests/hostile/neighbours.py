@@ -409,7 +409,8 @@ class Names(Neighbours):
             raise
         self.addCleanup(watch.end)
         self.assertTrue(watch.shows("3 Ranks", "q quits"), watch.screen.text())
-        for key, opened in (("2\n", "check            "), ("3\n", "NCCL call"), ("4\n", "identity "), ("/zz\n", "filter: zz")):
+        for key, opened in (("2\n", "check            "), ("3\n", "NCCL call"), ("4\n", "identity "),
+                            ("/zz\n", "filter: zz")):
             watch.press(key)
             self.assertTrue(watch.shows(opened), watch.screen.text())
         watch.press("\x1b")
