@@ -75,6 +75,7 @@ void WatchScreen::MakeLists() {
 void WatchScreen::MakeDocument() {
   document_.clear();
   if (data_ == nullptr) return;
+  FindOpenRows();
   VerdictCard card = MakeVerdictCard(*data_, columns_);
   head_ = card.head;
   card_ = card.lines.size();
@@ -97,7 +98,7 @@ void WatchScreen::AddList(size_t part) {
   if (named && list.rows() > 0) document_.push_back({.kind = Line::kColumns, .part = part});
   for (size_t row = 0; row < list.rows(); ++row) {
     document_.push_back({.kind = Line::kRow, .part = part, .place = {row}});
-    if (open_.empty() || !IsOpen(part, {row})) continue;
+    if (!IsOpen(part, {row})) continue;
     AddDetails(part, {row});
     for (size_t member = 0; member < list.members(row); ++member) {
       const RowList::Place place{row, member};
@@ -127,19 +128,20 @@ WatchScreen::Name WatchScreen::NameOf(size_t part, RowList::Place place) const {
 
 // A row that stands for many is open if it was opened by any of them: it is the same row to the
 // reader when another member comes to its front.
-bool WatchScreen::IsOpen(size_t part, RowList::Place place) const {
-  const RowList& list = *lists_[part];
-  const bool member = place.member != RowList::kNoMember;
-  if (member || list.members(place.row) == 0) {
-    const std::string id = list.Id(place);
-    return open_.contains({part, member, id}) || (!member && open_.contains({part, true, id}));
-  }
+void WatchScreen::FindOpenRows() {
+  open_rows_.clear();
   for (const Name& name : open_) {
-    if (name.part != part || name.member) continue;
-    const auto found = list.Find(name.id);
-    if (found && found->row == place.row) return true;
+    const RowList* const list = lists_[name.part].get();
+    const auto found = list == nullptr ? std::nullopt : list->Find(name.id);
+    if (found && (!name.member || list->members(found->row) == 0)) {
+      open_rows_.emplace(name.part, found->row);
+    }
   }
-  return false;
+}
+
+bool WatchScreen::IsOpen(size_t part, RowList::Place place) const {
+  return place.member == RowList::kNoMember ? open_rows_.contains({part, place.row})
+                                            : open_.contains(NameOf(part, place));
 }
 
 void WatchScreen::Open(size_t line) {
@@ -272,7 +274,9 @@ void WatchScreen::GoTo(size_t part) {
   }
   for (size_t i = 0; i < document_.size(); ++i) {
     if (document_[i].part != part || document_[i].kind != Line::kHeading) continue;
-    top_ = i;
+    size_t end = i;
+    while (end < document_.size() && document_[end].part == part) ++end;
+    if (i < top_ || end > top_ + body()) top_ = i;
     const std::optional<size_t> row = NextRow(i, true);
     selected_.reset();
     if (row && document_[*row].part == part) Select(*row);

@@ -10,7 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "cli/watch/keys.h"
@@ -69,6 +69,7 @@ class WatchScreen {
 
   void MakeLists();
   void MakeDocument();
+  void FindOpenRows();
   void AddList(size_t part);
   void AddDetails(size_t part, RowList::Place place);
   bool IsOpen(size_t part, RowList::Place place) const;
@@ -103,6 +104,8 @@ class WatchScreen {
   size_t top_ = 0;  // the first line of document_ that is on the screen
   std::optional<Name> selected_;
   std::set<Name> open_;
+  std::set<std::pair<size_t, size_t>>
+      open_rows_;  // parts and rows of document_ that are open by it
   std::string filter_;
   bool typing_filter_ = false, help_ = false, quit_ = false, touched_ = false;
   std::string notice_;

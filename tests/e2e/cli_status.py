@@ -2,6 +2,7 @@
 killed."""
 import json
 import os
+import re
 import shutil
 import signal
 import stat
@@ -245,9 +246,10 @@ class Watch(StatusTest):
                         watch.screen.text())
         self.assertIn("1;31", watch.screen.seen_styles)
         self.assertEqual(watch.raw.count("\x1b[2J"), 1, "it flickers")
-        self.assertTrue(watch.until(lambda: "no progress for 2 s" in watch.screen.text()))
-        before = len(watch.raw)
-        self.assertTrue(watch.shows("no progress for 4 s"))
+        quiet = lambda: int(re.search(r"no progress for (\d+) s", watch.screen.text())[1])
+        self.assertTrue(watch.until(lambda: quiet() >= 2))
+        before, then = len(watch.raw), quiet()
+        self.assertTrue(watch.until(lambda: quiet() >= then + 2))
         self.assertLess(len(watch.raw) - before, 4000, "nothing but the seconds grows")
         watch.process.send_signal(signal.SIGINT)
         self.assertEqual(watch.wait(), 128 + signal.SIGINT)
@@ -368,6 +370,35 @@ class Watch(StatusTest):
         self.assertTrue(shell.shows("code 1"), shell.screen.text())
         self.assertEqual(shell.settings(), of_shell)
         self.assertTrue(shell.screen.cursor_shown)
+
+    def test_keys_do_not_wait_for_an_analyzer(self):
+        run = self.hung_job()
+        watch = self.on_a_terminal(rows=60)
+        self.assertTrue(watch.shows("3 Ranks", "q quits"))
+        run.send_signal(signal.SIGSTOP)
+        self.addCleanup(run.send_signal, signal.SIGCONT)
+        while watch.pump(1.5):  # a second is drawn each second, unless a look does not come back
+            pass
+        begin = time.monotonic()
+        watch.press("3\n")
+        self.assertTrue(watch.shows("\n>- "))
+        watch.press("q")
+        self.assertEqual(watch.wait(), 1)
+        self.assertLess(time.monotonic() - begin, 3, "a look takes five seconds to give up")
+        self.assert_left_as_it_was(watch)
+
+    def test_in_the_background_it_has_no_keys(self):
+        self.hung_job()
+        shell = self.on_a_terminal("bash", "--norc", "--noprofile", "--noediting", "-i", rows=40,
+                                   env=clean_environment(TERM="xterm", PS1="ready> "))
+        self.assertTrue(shell.shows("ready>"))
+        of_shell = shell.settings()
+        shell.press(f"{GORDIAN} watch s &\n")
+        self.assertTrue(shell.shows("gordian: DEADLOCK", "COMMUNICATOR"), shell.screen.text())
+        self.assertFalse(shell.screen.own_screen)
+        self.assertEqual(shell.settings(), of_shell)
+        shell.press("kill %1; wait %1; echo code $?\n")
+        self.assertTrue(shell.until(lambda: re.search(r"code 143", shell.raw)), shell.raw)
 
     def test_without_keys_it_redraws(self):
         self.hung_job()

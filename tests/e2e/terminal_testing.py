@@ -1,4 +1,5 @@
 """A terminal for tests: a program in a session of its own on a pty, what its screen shows, and keys."""
+import codecs
 import fcntl
 import os
 import re
@@ -130,6 +131,7 @@ class OnTerminal:
         self.set_size(rows, columns)
         self.before = termios.tcgetattr(self.slave)
         self.raw = ""
+        self.decoder = codecs.getincrementaldecoder("utf-8")()
         os.write(self.slave, earlier.encode())  # what the user had there
 
         def take_terminal():
@@ -147,14 +149,16 @@ class OnTerminal:
         os.write(self.master, keys.encode())
 
     def pump(self, seconds):
-        """Takes what comes within that time."""
-        if select.select([self.master], [], [], seconds)[0]:
-            try:
-                text = os.read(self.master, 65536).decode("utf-8", "replace")
-            except OSError:
-                return
-            self.raw += text
-            self.screen.feed(text)
+        """Takes what comes within that time; whether anything did."""
+        if not select.select([self.master], [], [], seconds)[0]:
+            return False
+        try:
+            text = self.decoder.decode(os.read(self.master, 65536))
+        except OSError:
+            return False
+        self.raw += text
+        self.screen.feed(text)
+        return True
 
     def until(self, condition, seconds=30):
         """Whether the condition holds, of a screen that has all that was written by then."""
@@ -170,9 +174,8 @@ class OnTerminal:
 
     def wait(self, seconds=20):
         self.until(lambda: self.process.poll() is not None, seconds)
-        self.pump(0)
-        while select.select([self.master], [], [], 0)[0]:
-            self.pump(0)
+        while self.pump(0):
+            pass
         return self.process.poll()
 
     def settings(self):
