@@ -482,9 +482,10 @@ std::string WatchScreen::KeysLine() const {
   }
   if (!filter_.empty()) line += (line.empty() ? "" : "  ") + ("filter: " + filter_);
   const bool running = data_ != nullptr && data_->running;
-  const std::string quit = running ? "q quits, the job runs on" : "the job has ended; q quits";
+  std::string quit = running ? "q quits, the job runs on" : "the job has ended; q quits";
+  if (columns_ < 2 * quit.size()) quit = "q quits";
   for (const std::string& hint :
-       {std::string("? keys"), quit, std::string("Up/Down move"), std::string("Enter opens"),
+       {quit, std::string("? keys"), std::string("Up/Down move"), std::string("Enter opens"),
         std::string("/ filter"), std::string("Tab section"), std::string("Left closes")}) {
     if (line.size() + 2 + hint.size() > columns_) continue;
     line += (line.empty() ? "" : "  ") + hint;

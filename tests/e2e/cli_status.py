@@ -305,7 +305,7 @@ class Watch(StatusTest):
         for rows, columns in ((5, 20), (10, 40), (50, 160)):
             watch.set_size(rows, columns)
             self.assertTrue(watch.until(lambda: watch.screen.size_known), "it was not drawn")
-            self.assertTrue(watch.shows("gordian: DEADLOCK", "? keys"), watch.screen.text())
+            self.assertTrue(watch.shows("gordian: DEADLOCK", "q quits"), watch.screen.text())
             self.assertTrue(watch.screen.lines[-1][0] != " ", "the keys are on the last line")
         self.assertTrue(watch.shows("4 Communicators"), watch.screen.text())
 

@@ -153,7 +153,7 @@ TEST_F(WatchScreenTest, TheFirstScreenOfASuspicion) {
             " + tp            0,2,4: 3 of 4  #2\n"
             "\n"
             "5 Health: what gordian saw\n"
-            "1-23/24  ? keys  q quits, the job runs on  Up/Down move  Enter opens  / filter  Tab "
+            "1-23/24  q quits, the job runs on  ? keys  Up/Down move  Enter opens  / filter  Tab "
             "section\n");
 }
 
@@ -427,6 +427,12 @@ TEST_F(WatchScreenTest, TheLastLineSaysTheKeysAndWhatIsNot) {
   EXPECT_FALSE(screen_.quit());
   Type("q");
   EXPECT_TRUE(screen_.quit());
+}
+
+TEST_F(WatchScreenTest, ASmallTerminalStillSaysHowToQuit) {
+  Show(EightRanks());
+  screen_.SetSize(5, 20);
+  EXPECT_TRUE(Shows("q quits")) << Shown();
 }
 
 TEST_F(WatchScreenTest, TheLastFrameIsTheFirstScreen) {
