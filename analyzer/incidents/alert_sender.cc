@@ -1,8 +1,6 @@
 #include "analyzer/incidents/alert_sender.h"
 
-#include <curl/curl.h>
 #include <spdlog/spdlog.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <atomic>
@@ -12,10 +10,10 @@
 #include <optional>
 #include <thread>
 
+#include "analyzer/http/http_post.h"
 #include "analyzer/incidents/alert_document.h"
 #include "common/clock.h"
 #include "common/service_thread.h"
-#include "common/version.h"
 
 namespace gordian::incidents {
 namespace {
@@ -23,85 +21,17 @@ namespace {
 using std::chrono::milliseconds;
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr size_t kMostAnswerBytes = 64 << 10;
-
 struct Outcome {
   bool sent = false;
   bool again = false;  // may go better later
   std::string why;
 };
 
-Outcome OutcomeOf(long code) {
+Outcome OutcomeOf(const http::HttpAnswer& answer) {
+  const long code = answer.code;
+  if (code == 0) return {.again = true, .why = answer.error};
   if (code >= 200 && code < 300) return {.sent = true};
-  const bool again = code == 408 || code == 429 || code >= 500;
-  std::string why = "HTTP " + std::to_string(code);
-  if (code >= 300 && code < 400) why += ", a redirect, which gordian does not follow";
-  return {.again = again, .why = std::move(why)};
-}
-
-struct Request {
-  const AlertTarget& target;
-  const std::string& body;
-  std::string idempotency_key;
-  std::string signature;  // "": none
-  milliseconds timeout;
-  const std::atomic<bool>* stopping;
-};
-
-Outcome Post(const Request& request) {
-  static const CURLcode begun = curl_global_init(CURL_GLOBAL_DEFAULT);
-  const std::unique_ptr<CURL, void (*)(CURL*)> curl(begun == CURLE_OK ? curl_easy_init() : nullptr,
-                                                    curl_easy_cleanup);
-  if (curl == nullptr) return {.again = true, .why = "libcurl does not start"};
-  CURL* const easy = curl.get();
-  curl_slist* headers = nullptr;
-  const auto header = [&headers](const std::string& line) {
-    headers = curl_slist_append(headers, line.c_str());
-  };
-  header("Content-Type: application/json");
-  header("Idempotency-Key: " + request.idempotency_key);
-  header("Expect:");  // no round trip to be asked for the body
-  if (!request.signature.empty()) header("X-Gordian-Signature: " + request.signature);
-  size_t answered = 0;
-  curl_easy_setopt(easy, CURLOPT_URL, request.target.url.c_str());
-  curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
-  curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 1L);
-  curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 2L);
-  // As the program curl: other authorities than the system's.
-  if (const char* const authorities = getenv("SSL_CERT_FILE")) {
-    curl_easy_setopt(easy, CURLOPT_CAINFO, authorities);
-  }
-  curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-  curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
-  curl_easy_setopt(easy, CURLOPT_USERAGENT, (std::string("gordian/") + kVersion).c_str());
-  curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
-  curl_easy_setopt(easy, CURLOPT_POSTFIELDS, request.body.data());
-  curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(request.timeout.count()));
-  curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, static_cast<long>(request.timeout.count()));
-  // Reads so much of an answer and no more.
-  const auto take = +[](char*, size_t size, size_t count, void* so_far) -> size_t {
-    auto* const bytes = static_cast<size_t*>(so_far);
-    *bytes += size * count;
-    return *bytes > kMostAnswerBytes ? 0 : size * count;
-  };
-  curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, take);
-  curl_easy_setopt(easy, CURLOPT_WRITEDATA, &answered);
-  // Lets Stop() end a request that waits.
-  const auto look = +[](void* stopping, curl_off_t, curl_off_t, curl_off_t, curl_off_t) -> int {
-    return static_cast<const std::atomic<bool>*>(stopping)->load() ? 1 : 0;
-  };
-  curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, look);
-  curl_easy_setopt(easy, CURLOPT_XFERINFODATA, request.stopping);
-  curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
-  const CURLcode done = curl_easy_perform(easy);
-  curl_slist_free_all(headers);
-  long code = 0;
-  curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &code);
-  const bool long_answer = done == CURLE_WRITE_ERROR && answered > kMostAnswerBytes;
-  if (done == CURLE_OK || long_answer) return OutcomeOf(code);
-  // libcurl's longer messages may hold parts of the URL; these do not.
-  return {.again = true, .why = curl_easy_strerror(done)};
+  return {.again = code == 408 || code == 429 || code >= 500, .why = http::CodeText(code)};
 }
 
 }  // namespace
@@ -215,12 +145,15 @@ class AlertSender::Lane {
     }
     const std::string body = AlertBody(target_.kind, alert.document, entry.earlier, RealNs());
     if (body.empty()) return {.why = "the stored alert is damaged"};
-    return Post({.target = target_,
-                 .body = body,
-                 .idempotency_key = alert.incident + "-" + alert.what,
-                 .signature = options_.key.empty() ? "" : Signature(options_.key, body),
-                 .timeout = options_.timeout,
-                 .stopping = &stopping_});
+    std::vector<std::string> headers = {"Idempotency-Key: " + alert.incident + "-" + alert.what};
+    if (!options_.key.empty()) {
+      headers.push_back("X-Gordian-Signature: " + Signature(options_.key, body));
+    }
+    return OutcomeOf(http::Post({.url = target_.url,
+                                 .body = body,
+                                 .headers = std::move(headers),
+                                 .timeout = options_.timeout,
+                                 .stopping = &stopping_}));
   }
 
   void Line(std::unique_lock<std::mutex>& lock, const std::string& text) {

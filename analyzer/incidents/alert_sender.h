@@ -1,8 +1,7 @@
 // Sends alerts, each target on a thread of its own, so that one that does not answer delays no other.
 //
 // A target that cannot be reached, or answers 408, 429 or 5xx, is tried again after 1 s, 2 s, 4 s, up
-// to 60 s, for an hour; any other answer but 2xx is final. Certificates are checked, and no redirect
-// is followed: its target would get what is meant for another.
+// to 60 s, for an hour; any other answer but 2xx is final.
 #ifndef GORDIAN_ANALYZER_INCIDENTS_ALERT_SENDER_H_
 #define GORDIAN_ANALYZER_INCIDENTS_ALERT_SENDER_H_
 

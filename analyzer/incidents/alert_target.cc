@@ -1,6 +1,5 @@
 #include "analyzer/incidents/alert_target.h"
 
-#include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/sha.h>
@@ -8,11 +7,10 @@
 #include <unistd.h>
 
 #include <array>
-#include <memory>
 #include <span>
 
 #include "analyzer/access/access_key.h"
-#include "common/utf8.h"
+#include "analyzer/http/http_url.h"
 
 namespace gordian::incidents {
 namespace {
@@ -33,14 +31,6 @@ std::string KeyOf(std::string_view text) {
   std::array<unsigned char, SHA256_DIGEST_LENGTH> digest;
   SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest.data());
   return Hex(std::span(digest).first<8>());
-}
-
-std::string Part(CURLU* url, CURLUPart part) {
-  char* text = nullptr;
-  if (curl_url_get(url, part, &text, 0) != CURLUE_OK) return "";
-  std::string copy = text;
-  curl_free(text);
-  return copy;
 }
 
 const char* NameOf(AlertTarget::Kind kind) {
@@ -78,31 +68,23 @@ StatusOr<AlertTarget> ParseAlertTarget(std::string_view text) {
     text.remove_prefix(prefix.size());
     break;
   }
-  target.url = text;
-  const std::unique_ptr<CURLU, void (*)(CURLU*)> url(curl_url(), curl_url_cleanup);
-  const bool parsed =
-      url != nullptr && curl_url_set(url.get(), CURLUPART_URL, target.url.c_str(), 0) == CURLUE_OK;
-  const std::string scheme = parsed ? Part(url.get(), CURLUPART_SCHEME) : "";
-  const std::string host = parsed ? Part(url.get(), CURLUPART_HOST) : "";
-  if ((scheme != "http" && scheme != "https") || host.empty() ||
-      target.url.find('\0') != std::string::npos) {
+  StatusOr<http::HttpUrl> url = http::ParseHttpUrl(std::string(text));
+  if (url.status().code() == StatusCode::kInvalidArgument) {
     return Status::InvalidArgument(
         "--alert takes http(s)://..., webhook+http(s)://..., slack+https://..., "
         "alertmanager+http(s)://... or exec:CMD");
   }
-  target.shown = std::string(NameOf(target.kind)) + " at " + scheme + "://" + Printable(host);
-  target.key = KeyOf(whole);
-  if (target.kind == AlertTarget::Kind::kAlertmanager) {
-    // Alertmanager itself, or the address of its API.
-    constexpr char kPath[] = "/api/v2/alerts";
-    std::string path = Part(url.get(), CURLUPART_PATH);
-    if (!path.ends_with(kPath)) {
-      while (path.ends_with('/')) path.pop_back();
-      path += kPath;
-      curl_url_set(url.get(), CURLUPART_PATH, path.c_str(), 0);
-      target.url = Part(url.get(), CURLUPART_URL);
-    }
+  // Alertmanager itself, or the address of its API.
+  constexpr char kPath[] = "/api/v2/alerts";
+  if (url.ok() && target.kind == AlertTarget::Kind::kAlertmanager && !url->path.ends_with(kPath)) {
+    std::string path = url->path;
+    while (path.ends_with('/')) path.pop_back();
+    url = http::WithPath(*url, path + kPath);
   }
+  GORDIAN_RETURN_IF_ERROR(url.status());
+  target.url = url->url;
+  target.shown = std::string(NameOf(target.kind)) + " at " + url->shown;
+  target.key = KeyOf(whole);
   return target;
 }
 

@@ -25,7 +25,7 @@ struct AlertTarget {
   bool WantsEnd() const { return kind == Kind::kAlertmanager; }
 };
 
-// Errors: kInvalidArgument; the message does not repeat the URL.
+// Errors: kInvalidArgument; kUnavailable: libcurl is missing. The message does not repeat the URL.
 StatusOr<AlertTarget> ParseAlertTarget(std::string_view text);
 
 // Reads the key in a file that its user alone may read, without the ends of lines behind it. Errors

@@ -21,8 +21,20 @@ def output(*command):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
+# What gordian loads itself, when it sends something (analyzer/http/curl_library.cc).
+LOADED_LATER = ["libcurl.so.4"]
+
+
+def place_of(name):
+    """Where the loader finds a library."""
+    for line in output("/sbin/ldconfig", "-p").splitlines():
+        if line.split()[:1] == [name]:
+            return pathlib.Path(line.split("=>")[-1].strip())
+    sys.exit(f"bundle: {name} is not installed")
+
+
 def libraries_of(program):
-    """The files that the loader maps for a program, the loader itself among them."""
+    """The files that the loader maps for a program or library, the loader itself among them."""
     found = []
     for line in output("ldd", program).splitlines():
         if "not found" in line:
@@ -59,7 +71,8 @@ def main():
         if program.read_bytes()[:4] != b"\x7fELF":
             continue
         loader = None
-        for library in libraries_of(program):
+        later = [place_of(name) for name in LOADED_LATER]
+        for library in [*libraries_of(program), *later, *(l for p in later for l in libraries_of(p))]:
             target = deps / library.name
             if not target.exists():
                 shutil.copy(library, target)

@@ -65,6 +65,7 @@ RULES = {
     "replayer": (["replayer/", "analyzer/", "common/", "gordian/v1/"], r"grpc|boost/(?!container/)|CLI/|cuda|nccl",
                  ["grpc", "gordian::collector", "gordian::interpose"]),
     "analyzer/access": (["analyzer/access/", "common/"], r"CLI/|cuda|grpc|google/protobuf|nlohmann", ["grpc", "gordian::server"]),
+    "analyzer/http": (["analyzer/http/", "common/"], HEAVY, ["grpc", "gordian::server"]),
     "analyzer/web": (["analyzer/", "common/"], r"CLI/|cuda|grpc|google/protobuf", ["grpc", "gordian::server", "gordian::collector"]),
     "analyzer/incidents": (["analyzer/", "common/"], r"CLI/|cuda|grpc|google/protobuf",
                            ["grpc", "gordian::server", "gordian::collector", "gordian::web"]),

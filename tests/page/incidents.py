@@ -100,6 +100,11 @@ class IncidentTest(CliTest):
                           *command, env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
+def maps_libcurl(pid):
+    with open(f"/proc/{pid}/maps") as maps:
+        return "libcurl" in maps.read()
+
+
 class Run(IncidentTest):
     def test_a_hang_is_one_alert_and_its_twin_none(self):
         receiver = self.receiver()
@@ -283,6 +288,22 @@ class Run(IncidentTest):
         refused = self.gordian("incidents", "--ack", "nosuch", env=self.env)
         self.assertEqual(refused.returncode, 2)
         self.assert_one_line(refused.stderr, "no incident has the id nosuch")
+
+    def test_libcurl_is_loaded_by_those_that_send(self):
+        receiver = self.receiver()
+        for options, loaded in (([], False), (["--alert", "exec:true"], False), (["--alert", receiver.url()], True)):
+            serve = self.start("serve", "--listen", "127.0.0.1:0", "--sessions", f"all{loaded}", "--json", *options,
+                               env=self.env)
+            self.assertIn("listening", serve.stdout.readline())
+            self.assertEqual(maps_libcurl(serve.pid), loaded, options)
+            serve.send_signal(signal.SIGTERM)
+            self.assertEqual(serve.wait(20), 0)
+        # A file that is no library stands in the place of a missing one.
+        os.mkdir(self.path("lib"))
+        self.write("lib/libcurl.so.4", "none")
+        refused = self.run_job("--alert", receiver.url(), env={**self.env, "LD_LIBRARY_PATH": self.path("lib")})
+        self.assertEqual(refused.returncode, 2)
+        self.assert_one_line(refused.stderr, "apt-get install libcurl4")
 
     def test_options_that_cannot_be_met_are_refused(self):
         loose = self.write("loose", KEY, 0o644)
