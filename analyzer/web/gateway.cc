@@ -9,9 +9,9 @@
 #include <thread>
 #include <utility>
 
+#include "analyzer/metrics/prometheus_text.h"
 #include "analyzer/model/verdict/check_catalogue.h"
 #include "analyzer/web/http_server.h"
-#include "analyzer/web/metrics.h"
 #include "common/json_text.h"
 #include "common/version.h"
 
@@ -37,6 +37,7 @@ class Gateway::Impl {
  public:
   Status Start(GatewayOptions options) {
     options_ = std::move(options);
+    if (options_.metrics == nullptr) options_.metrics = std::make_shared<JobMetrics>(options_.jobs);
     LookAround();  // before the first viewer
     HttpOptions http;
     http.listen = options_.listen;
@@ -51,6 +52,11 @@ class Gateway::Impl {
   }
 
   int port() const { return http_.port(); }
+
+  metrics::HttpMetrics Http() const {
+    HttpServer::Stats stats = http_.stats();
+    return {.viewers = stats.viewers, .answers = std::move(stats.answers)};
+  }
 
   void Wake() {
     const std::lock_guard lock(mutex_);
@@ -78,7 +84,6 @@ class Gateway::Impl {
     uint64_t revision = 0;
     uint64_t changes = 0;
     bool live = false;
-    std::string confirmed;  // the kind that was counted; "": none
     ordered_json json;
   };
   struct Document {
@@ -103,11 +108,11 @@ class Gateway::Impl {
   void LookAround() {
     const std::lock_guard lock(said_mutex_);
     const std::vector<JobSummary> jobs = options_.jobs->Jobs();
+    options_.metrics->Count(jobs);
     std::set<std::string> there;
     for (const JobSummary& job : jobs) {
       there.insert(job.job);
       Said& said = said_[job.job];
-      Count(job.main, &said);
       const bool same = said.version > 0 && said.revision == job.revision &&
                         said.changes == job.changes && said.live == job.live;
       if (!same) ++said.version;
@@ -132,14 +137,6 @@ class Gateway::Impl {
       http_.Forget(entry.first);
       return true;
     });
-  }
-
-  void Count(const model::Finding& main, Said* said) {
-    const bool proven =
-        model::SaysTrouble(main.verdict) && main.confidence == model::Confidence::kConfirmed;
-    const std::string kind = proven ? model::Name(main.verdict) : "";
-    if (proven && kind != said->confirmed) ++deadlocks_[kind];
-    said->confirmed = kind;
   }
 
   HttpResponse Answer(const HttpRequest& request) {
@@ -220,26 +217,11 @@ class Gateway::Impl {
   }
 
   HttpResponse Metrics(const HttpRequest& request) {
-    LookAround();
-    const HttpServer::Stats stats = http_.stats();
-    ServerMetrics server{.viewers = stats.viewers, .answers = stats.answers};
-    std::vector<std::string> names;
-    {
-      const std::lock_guard lock(said_mutex_);
-      server.deadlocks = deadlocks_;
-      for (const auto& [job, said] : said_) names.push_back(job);
-    }
-    std::vector<MetricJob> jobs;
-    for (const std::string& job : names) {
-      const std::string text = options_.jobs->StatusJson(job);
-      if (text.empty()) continue;
-      auto status = ParseJson<ordered_json>(text);
-      if (status.is_object()) jobs.push_back({job, std::move(status)});
-    }
+    const std::vector<metrics::MetricFamily> families = options_.metrics->Now(Http());
     const bool open = request.accept.find("application/openmetrics-text") != std::string::npos;
-    return {.type = open ? kOpenMetricsType : kMetricsTextType,
-            .body = MetricsText(jobs, &server,
-                                open ? MetricsFormat::kOpenMetrics : MetricsFormat::kText)};
+    return {.type = open ? metrics::kOpenMetricsType : metrics::kMetricsTextType,
+            .body = metrics::PrometheusText(families, open ? metrics::PrometheusFormat::kOpenMetrics
+                                                           : metrics::PrometheusFormat::kText)};
   }
 
   GatewayOptions options_;
@@ -253,7 +235,6 @@ class Gateway::Impl {
 
   std::mutex said_mutex_;
   std::map<std::string, Said> said_;
-  std::map<std::string, uint64_t> deadlocks_;
 
   std::mutex documents_mutex_;
   std::map<std::string, std::shared_ptr<Document>> documents_;
@@ -263,6 +244,7 @@ Gateway::Gateway() : impl_(std::make_unique<Impl>()) {}
 Gateway::~Gateway() { Stop(); }
 Status Gateway::Start(GatewayOptions options) { return impl_->Start(std::move(options)); }
 int Gateway::port() const { return impl_->port(); }
+metrics::HttpMetrics Gateway::Http() const { return impl_->Http(); }
 void Gateway::Wake() { impl_->Wake(); }
 void Gateway::Stop() { impl_->Stop(); }
 

@@ -21,35 +21,12 @@
 #include <vector>
 
 #include "analyzer/access/tls_context.h"
-#include "analyzer/model/verdict/verdict.h"
+#include "analyzer/web/job_metrics.h"
+#include "analyzer/web/job_source.h"
 #include "analyzer/web/page_document.h"
 #include "common/status.h"
 
 namespace gordian::web {
-
-struct JobSummary {
-  std::string job;  // names it in addresses, so no two of a source have one
-  model::Finding main;
-  uint64_t revision = 0;
-  uint64_t changes = 0;  // differs when anything but times has changed
-  bool job_ended = false;
-  bool live = false;
-  double since_progress_s = -1;
-};
-
-// The jobs of one gordian. Thread-safe.
-class JobSource {
- public:
-  virtual ~JobSource() = default;
-  // The oldest first. Quick.
-  virtual std::vector<JobSummary> Jobs() = 0;
-  // May take long. Error: there is no such job.
-  virtual StatusOr<PageParts> Look(const std::string& job) = 0;
-  // Its status alone, for metrics; "": it has none.
-  virtual std::string StatusJson(const std::string& job) = 0;
-  // gordian.incidents.v1; "": this source keeps none. May take long.
-  virtual std::string IncidentsJson() { return ""; }
-};
 
 struct GatewayOptions {
   std::string listen;    // HOST:PORT, port 0: any
@@ -58,6 +35,7 @@ struct GatewayOptions {
   bool any_host = false;
   PageFiles files;
   std::shared_ptr<JobSource> jobs;
+  std::shared_ptr<JobMetrics> metrics;  // of `jobs`, if others want them, too; null: its own
   std::function<void(const std::string&)> on_refused;  // a line for people
 };
 
@@ -71,6 +49,9 @@ class Gateway {
 
   Status Start(GatewayOptions options);
   int port() const;
+
+  // Once started.
+  metrics::HttpMetrics Http() const;
 
   // A verdict has changed: looks at the jobs now. Quick; call it from any thread.
   void Wake();

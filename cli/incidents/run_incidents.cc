@@ -1,7 +1,5 @@
 #include "cli/incidents/run_incidents.h"
 
-#include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -10,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "cli/job/await_delivery.h"
 #include "cli/job/process_tree.h"
 #include "common/clock.h"
 
@@ -77,18 +76,15 @@ bool Runs(const incidents::Writer& writer) {
 
 void DeliverAlerts(const incidents::IncidentBook& book, AlertCommands* commands,
                    SignalInbox& signals, uint64_t limit_ns, const std::function<void()>& reap) {
-  const uint64_t deadline = MonoNs() + limit_ns;
-  bool interrupted = false;
-  while (!book.Idle() && !interrupted && MonoNs() < deadline) {
-    pollfd waits[2] = {{.fd = signals.fd(), .events = POLLIN, .revents = 0},
-                       {.fd = commands->wake_fd(), .events = POLLIN, .revents = 0}};
-    poll(waits, 2, 10);
-    commands->LaunchWanted(signals);
-    while (const std::optional<SignalInbox::Received> signal = signals.Next()) {
-      interrupted |= signal->number == SIGINT || signal->number == SIGTERM;
-    }
-    reap();
-  }
+  AwaitDelivery({.done = [&] { return book.Idle(); },
+                 .limit_ns = limit_ns,
+                 .wake_fd = commands->wake_fd(),
+                 .meanwhile =
+                     [&] {
+                       commands->LaunchWanted(signals);
+                       reap();
+                     }},
+                signals);
 }
 
 RunIncidents::RunIncidents(const AlertConfig& alerts, std::string job, std::string session,

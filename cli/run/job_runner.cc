@@ -16,6 +16,7 @@
 #include "analyzer/ingest/ingest_service.h"
 #include "analyzer/report/report.h"
 #include "cli/incidents/run_incidents.h"
+#include "cli/job/await_delivery.h"
 #include "cli/job/emulator_check.h"
 #include "cli/job/job_environment.h"
 #include "cli/job/own_limits.h"
@@ -23,6 +24,7 @@
 #include "cli/job/session.h"
 #include "cli/output.h"
 #include "cli/output_file.h"
+#include "cli/run/otlp_option.h"
 #include "cli/run/remote_verdicts.h"
 #include "cli/run/verdict_desk.h"
 #include "cli/run/verdict_policy.h"
@@ -205,11 +207,15 @@ void JobRunner::OpenPage() {
                               .session_dir = options_.session_dir,
                               .session_folder = options_.session_folder,
                               .incidents_json = [this] { return incidents_->Json(); }});
-  if (options_.http.empty()) return;
-  const StatusOr<std::string> address =
-      page_->Serve(options_.http, [desk = desk_.get()](const std::string& line) {
-        desk->OnNotice("gordian: " + Printable(line) + "\n");
-      });
+  const auto on_line = [desk = desk_.get()](const std::string& line) {
+    desk->OnNotice("gordian: " + Printable(line) + "\n");
+  };
+  if (!options_.http.empty()) ServePage(on_line);
+  if (options_.otlp) page_->PushMetrics(options_.otlp, on_line);
+}
+
+void JobRunner::ServePage(const std::function<void(const std::string&)>& on_line) {
+  const StatusOr<std::string> address = page_->Serve(options_.http, on_line);
   if (address.ok()) {
     Say("gordian: page: " + *address + "\n");
     // Without the token, which is behind the "#".
@@ -602,13 +608,19 @@ void JobRunner::StopObserving() {
     metrics_written_ns_ = 0;
   }
   TellNews();
-  if (incidents_ != nullptr) {
-    incidents_->Finish(signals_, [this] {
-      Reap();
-      TellNews();
-    });
+  const auto meanwhile = [this] {
+    Reap();
     TellNews();
+  };
+  if (page_ != nullptr) page_->PushLastMetrics();
+  if (incidents_ != nullptr) incidents_->Finish(signals_, meanwhile);
+  if (page_ != nullptr) {
+    AwaitDelivery({.done = [this] { return page_->MetricsPushed(); },
+                   .limit_ns = kLastPushNs,
+                   .meanwhile = meanwhile},
+                  signals_);
   }
+  TellNews();
   const collector::Collector::Stats stats = collector_->stats();
   outcome_.records = stats.records;
   outcome_.lost_records = stats.lost_records;

@@ -4,12 +4,14 @@
 #define GORDIAN_CLI_RUN_JOB_RUNNER_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "analyzer/metrics/otlp_target.h"
 #include "analyzer/model/verdict/verdict.h"
 #include "cli/incidents/alert_flags.h"
 #include "cli/job/install_paths.h"
@@ -48,6 +50,7 @@ struct JobOptions {
   AlertConfig alerts;
   std::string http;          // HOST:PORT of the live page; empty: none
   std::string metrics_file;  // empty: none
+  metrics::OtlpTarget otlp;  // empty: metrics are not pushed
   bool color = false;
   int width = 100;
 };
@@ -99,6 +102,7 @@ class JobRunner {
   std::string JobName() const;
   void OpenIncidents();
   void OpenPage();
+  void ServePage(const std::function<void(const std::string&)>& on_line);
   void WritePage();
   void WriteMetrics();
   void ActOnVerdict();

@@ -25,6 +25,7 @@
 #include "cli/output.h"
 #include "cli/run/guardian.h"
 #include "cli/run/job_runner.h"
+#include "cli/run/otlp_option.h"
 #include "cli/run/verdict_policy.h"
 #include "cli/verbs.h"
 #include "common/clock.h"
@@ -48,7 +49,7 @@ struct RunFlags {
   std::optional<std::string> suspect_after;
   std::optional<std::string> analyzer;
   bool trust_analyzer = false;
-  std::string http, metrics_file;
+  std::string http, metrics_file, otlp;
   AccessFiles access;
   JobIdentityFlags identity;
   AlertFlags alert;
@@ -289,15 +290,16 @@ int PredictFrom(const std::string& session, const InstallPaths& paths, const Sig
 Status CheckPageFlags(const RunFlags& flags, const RunConfig& config, bool has_page) {
   const char* const option = !flags.http.empty()           ? "--http"
                              : !flags.metrics_file.empty() ? "--metrics-file"
+                             : !flags.otlp.empty()         ? "--otlp"
                                                            : nullptr;
   if (option == nullptr) return Status::Ok();
   if (!has_page) {
     return Status::InvalidArgument(std::string(option) + " needs gordian with all its verbs");
   }
   if (!config.analyzer.empty()) {
-    return Status::InvalidArgument(
-        std::string(option) + " goes to the gordian serve at " + config.analyzer +
-        ", which knows the whole job: " + "gordian serve --http HOST:PORT");
+    return Status::InvalidArgument(std::string(option) + " goes to the gordian serve at " +
+                                   config.analyzer + ", which knows the whole job: gordian serve " +
+                                   (flags.otlp.empty() ? "--http HOST:PORT" : "--otlp URL"));
   }
   return flags.http.empty() ? Status::Ok()
                             : CheckAddress("--http", flags.http, /*zero_port_allowed=*/true);
@@ -329,6 +331,11 @@ int Run(const RunFlags& flags, std::vector<std::string> command, const MakeRunPa
   }
   if (!alerts.ok()) {
     PrintError(alerts.status().message() + " (try: gordian run --help)");
+    return kExitUsage;
+  }
+  StatusOr<metrics::OtlpTarget> otlp = ReadOtlpOption(flags.otlp);
+  if (!otlp.ok()) {
+    PrintError(otlp.status().message() + " (try: gordian run --help)");
     return kExitUsage;
   }
   if (flags.error_exitcode && (*flags.error_exitcode < 0 || *flags.error_exitcode > 255)) {
@@ -396,6 +403,7 @@ int Run(const RunFlags& flags, std::vector<std::string> command, const MakeRunPa
   options.make_page = make_run_page;
   options.http = flags.http;
   options.metrics_file = flags.metrics_file;
+  options.otlp = std::move(otlp).value();
   options.color = WantsColor(STDERR_FILENO);
   options.width = TerminalWidth(STDERR_FILENO);
   SweepAbandonedFolders();
@@ -548,6 +556,7 @@ void AddRunVerb(CLI::App& app, VerbContext* context) {
                    "Write the metrics every 5 s into this file, for node-exporter's textfile "
                    "collector")
       ->type_name("FILE");
+  AddOtlpOption(verb, &flags->otlp);
   AddAlertOptions(verb, &flags->alert);
   verb->add_option("--error-exitcode", flags->error_exitcode, "Exit with N if a problem was found")
       ->type_name("N");

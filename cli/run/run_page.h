@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "analyzer/metrics/otlp_target.h"
 #include "analyzer/session/analysis.h"
 #include "common/owned_folder.h"
 #include "common/status.h"
@@ -39,6 +40,14 @@ class RunPage {
   virtual void WriteLastReport() = 0;
   // For node-exporter's textfile collector.
   virtual std::string Metrics() = 0;
+  // Pushes the metrics from here on, and when a verdict changes; `on_line` as of Serve, which comes
+  // before.
+  virtual void PushMetrics(metrics::OtlpTarget target,
+                           std::function<void(const std::string&)> on_line) = 0;
+  // Pushes them once more. Quick.
+  virtual void PushLastMetrics() = 0;
+  // Whether that is over, or metrics are not pushed.
+  virtual bool MetricsPushed() const = 0;
 };
 
 using MakeRunPage = std::function<std::unique_ptr<RunPage>(const RunPageOptions&)>;

@@ -17,12 +17,15 @@
 #include "analyzer/fleet/fleet_server.h"
 #include "analyzer/fleet/job_folders.h"
 #include "analyzer/incidents/incident_book.h"
+#include "analyzer/metrics/otlp_push.h"
 #include "analyzer/model/verdict/check_catalogue.h"
 #include "analyzer/report/report.h"
 #include "analyzer/web/gateway.h"
+#include "analyzer/web/job_metrics.h"
 #include "cli/incidents/alert_commands.h"
 #include "cli/incidents/alert_flags.h"
 #include "cli/incidents/run_incidents.h"
+#include "cli/job/await_delivery.h"
 #include "cli/job/job_environment.h"
 #include "cli/job/job_identity.h"
 #include "cli/job/launcher.h"
@@ -30,6 +33,7 @@
 #include "cli/output.h"
 #include "cli/output_file.h"
 #include "cli/run/line_printer.h"
+#include "cli/run/otlp_option.h"
 #include "cli/run/verdict_policy.h"
 #include "cli/verbs.h"
 #include "cli/web/fleet_pages.h"
@@ -55,6 +59,7 @@ struct ServeFlags {
   std::optional<std::string> on_verdict;
   std::optional<std::string> suspect_after;
   std::string http;  // empty: no page
+  std::string otlp;  // empty: metrics are not pushed
   access::TlsFiles tls;
   bool insecure = false;  // no tokens, wherever it listens
   AlertFlags alert;
@@ -224,12 +229,14 @@ void ResumeIncidents(analyzer::FleetServer* fleet, incidents::IncidentBook* book
 // Returns the page's address.
 StatusOr<std::string> ServePage(const ServeFlags& flags,
                                 const std::shared_ptr<const access::AccessKey>& key,
-                                FleetPages* pages, LinePrinter* printer, web::Gateway* gateway) {
+                                const std::shared_ptr<web::JobSource>& jobs,
+                                const std::shared_ptr<web::JobMetrics>& job_metrics,
+                                LinePrinter* printer, web::Gateway* gateway) {
   web::GatewayOptions options;
   options.listen = flags.http;
   options.files = dashboard::EmbeddedPage();
-  // The gateway is stopped before its jobs go.
-  options.jobs = std::shared_ptr<web::JobSource>(pages, [](web::JobSource*) {});
+  options.jobs = jobs;
+  options.metrics = job_metrics;
   options.on_refused = [printer](const std::string& line) {
     printer->Say(kErr, "gordian: " + Printable(line) + "\n");
   };
@@ -242,6 +249,21 @@ StatusOr<std::string> ServePage(const ServeFlags& flags,
   }
   GORDIAN_RETURN_IF_ERROR(gateway->Start(std::move(options)));
   return PageAddress(flags.http, gateway->port(), flags.tls.on(), token);
+}
+
+// `gateway`: null, if there is no page.
+metrics::OtlpPushOptions PushOf(metrics::OtlpTarget target,
+                                const std::shared_ptr<web::JobMetrics>& job_metrics,
+                                const web::Gateway* gateway, LinePrinter* printer) {
+  metrics::OtlpPushOptions options;
+  options.target = std::move(target);
+  options.collect = [job_metrics, gateway] {
+    return job_metrics->Now(gateway != nullptr ? std::optional(gateway->Http()) : std::nullopt);
+  };
+  options.on_line = [printer](const std::string& line) {
+    printer->Say(kErr, "gordian: " + Printable(line) + "\n");
+  };
+  return options;
 }
 
 int Serve(const ServeFlags& flags) {
@@ -280,6 +302,8 @@ int Serve(const ServeFlags& flags) {
   }
   StatusOr<AlertConfig> alerts = ReadAlertFlags(flags.alert);
   if (status.ok()) status = alerts.status();
+  StatusOr<metrics::OtlpTarget> otlp = ReadOtlpOption(flags.otlp);
+  if (status.ok()) status = otlp.status();
   if (!status.ok()) {
     PrintError(status.message() + " (try: gordian serve --help)");
     return kExitUsage;
@@ -292,8 +316,13 @@ int Serve(const ServeFlags& flags) {
   incidents::IncidentBook book(BookOf(flags, *alerts, &commands, &printer));
   analyzer::FleetServer fleet;
   FleetPages pages(&fleet, [&book] { return book.Json(""); });
+  // Gateway and pusher are stopped before the jobs go.
+  const std::shared_ptr<web::JobSource> jobs_of_pages(&pages, [](web::JobSource*) {});
+  const auto job_metrics = std::make_shared<web::JobMetrics>(jobs_of_pages);
   web::Gateway gateway;
   std::atomic<bool> serves_page = false;
+  std::mutex push_mutex;
+  std::unique_ptr<metrics::OtlpPush> push;  // null: metrics are not pushed, or not yet
   const auto changed = [&](const analyzer::FleetVerdict& news) {
     book.OnVerdict({.job = news.job,
                     .session = analyzer::LeafOf(news.folder),
@@ -303,6 +332,8 @@ int Serve(const ServeFlags& flags) {
                    news.update.verdict);
     pages.WriteSoon(news.folder);
     if (serves_page) gateway.Wake();
+    const std::lock_guard lock(push_mutex);
+    if (push != nullptr) push->Wake();
   };
   Teller teller(what, suspect_after_ns, flags.json, &printer, changed);
   analyzer::FleetOptions options;
@@ -329,11 +360,17 @@ int Serve(const ServeFlags& flags) {
   if (status.ok()) status = fleet.Start(std::move(options));
   std::string page;
   if (status.ok() && !flags.http.empty()) {
-    const StatusOr<std::string> address = ServePage(flags, *key, &pages, &printer, &gateway);
+    const StatusOr<std::string> address =
+        ServePage(flags, *key, jobs_of_pages, job_metrics, &printer, &gateway);
     status = address.status();
     if (address.ok()) page = *address;
     book.SetPage(page.substr(0, page.find('#')));  // without the token
     serves_page = address.ok();
+  }
+  if (status.ok() && *otlp) {
+    const std::lock_guard lock(push_mutex);
+    push = std::make_unique<metrics::OtlpPush>(
+        PushOf(*std::move(otlp), job_metrics, serves_page ? &gateway : nullptr, &printer));
   }
   if (status.ok()) ResumeIncidents(&fleet, &book);
   if (!status.ok()) {
@@ -394,6 +431,13 @@ int Serve(const ServeFlags& flags) {
     }
     reap();
   }
+  if (push != nullptr) {  // while the jobs are still there
+    push->Finish();
+    AwaitDelivery(
+        {.done = [&] { return push->Finished(); }, .limit_ns = kLastPushNs, .meanwhile = reap},
+        signals);
+    push->Stop();
+  }
   gateway.Stop();
   pages.Stop();
   fleet.Stop();
@@ -444,6 +488,7 @@ void AddServeVerb(CLI::App& app, VerbContext* context) {
       "--insecure", flags->insecure,
       "Want no tokens, also beyond this machine: whoever reaches the ports may join jobs "
       "and see them");
+  AddOtlpOption(verb, &flags->otlp);
   AddAlertOptions(verb, &flags->alert);
   verb->add_flag("--json", flags->json,
                  "Print one JSON object a line: the address, then each verdict");

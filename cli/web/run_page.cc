@@ -3,22 +3,22 @@
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
 
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "analyzer/access/access_key.h"
+#include "analyzer/metrics/otlp_push.h"
+#include "analyzer/metrics/prometheus_text.h"
 #include "analyzer/model/verdict/check_catalogue.h"
 #include "analyzer/session/session_files.h"
 #include "analyzer/web/gateway.h"
-#include "analyzer/web/metrics.h"
 #include "analyzer/web/source_lines.h"
 #include "cli/job/job_identity.h"
 #include "cli/web/live_page.h"
 #include "cli/web/page_address.h"
 #include "cli/web/recorded_page.h"
 #include "cli/web/session_page.h"
-#include "common/json_text.h"
 #include "dashboard/page_files.h"
 
 namespace gordian::cli {
@@ -72,8 +72,13 @@ class OneJob final : public web::JobSource {
 
 class PageOfRun final : public RunPage {
  public:
-  explicit PageOfRun(const RunPageOptions& options) : job_(std::make_shared<OneJob>(options)) {}
-  ~PageOfRun() override { gateway_.Stop(); }
+  explicit PageOfRun(const RunPageOptions& options)
+      : job_(std::make_shared<OneJob>(options)),
+        metrics_(std::make_shared<web::JobMetrics>(job_)) {}
+  ~PageOfRun() override {
+    push_.reset();
+    gateway_.Stop();
+  }
 
   StatusOr<std::string> Serve(const std::string& listen,
                               std::function<void(const std::string&)> on_line) override {
@@ -81,6 +86,7 @@ class PageOfRun final : public RunPage {
     options.listen = listen;
     options.files = dashboard::EmbeddedPage();
     options.jobs = job_;
+    options.metrics = metrics_;
     options.on_refused = std::move(on_line);
     std::string token;
     if (!IsLoopback(listen)) {
@@ -100,17 +106,31 @@ class PageOfRun final : public RunPage {
 
   void OnVerdict() override {
     if (serving_) gateway_.Wake();
+    if (push_ != nullptr) push_->Wake();
   }
 
   void WriteReport() override { Write(/*last=*/false); }
   void WriteLastReport() override { Write(/*last=*/true); }
 
   std::string Metrics() override {
-    auto status = ParseJson<nlohmann::ordered_json>(job_->StatusJson(""));
-    std::vector<web::MetricJob> jobs;
-    if (status.is_object()) jobs.push_back({job_->options().job, std::move(status)});
-    return web::MetricsText(jobs, nullptr, web::MetricsFormat::kText);
+    return metrics::PrometheusText(metrics_->Now(std::nullopt), metrics::PrometheusFormat::kText);
   }
+
+  void PushMetrics(metrics::OtlpTarget target,
+                   std::function<void(const std::string&)> on_line) override {
+    metrics::OtlpPushOptions options;
+    options.target = std::move(target);
+    options.collect = [this] {
+      return metrics_->Now(serving_ ? std::optional(gateway_.Http()) : std::nullopt);
+    };
+    options.on_line = std::move(on_line);
+    push_ = std::make_unique<metrics::OtlpPush>(std::move(options));
+  }
+
+  void PushLastMetrics() override {
+    if (push_ != nullptr) push_->Finish();
+  }
+  bool MetricsPushed() const override { return push_ == nullptr || push_->Finished(); }
 
  private:
   void Write(bool last) {
@@ -127,9 +147,11 @@ class PageOfRun final : public RunPage {
   }
 
   const std::shared_ptr<OneJob> job_;
+  const std::shared_ptr<web::JobMetrics> metrics_;
   web::Gateway gateway_;
   bool serving_ = false;
   SessionPage on_disk_;
+  std::unique_ptr<metrics::OtlpPush> push_;  // null: metrics are not pushed
 };
 
 }  // namespace

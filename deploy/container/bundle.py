@@ -71,8 +71,10 @@ def main():
         if program.read_bytes()[:4] != b"\x7fELF":
             continue
         loader = None
-        later = [place_of(name) for name in LOADED_LATER]
-        for library in [*libraries_of(program), *later, *(l for p in later for l in libraries_of(p))]:
+        libraries = libraries_of(program)
+        for later in map(place_of, LOADED_LATER):
+            libraries += [later, *libraries_of(later)]
+        for library in libraries:
             target = deps / library.name
             if not target.exists():
                 shutil.copy(library, target)

@@ -66,6 +66,8 @@ RULES = {
                  ["grpc", "gordian::collector", "gordian::interpose"]),
     "analyzer/access": (["analyzer/access/", "common/"], r"CLI/|cuda|grpc|google/protobuf|nlohmann", ["grpc", "gordian::server"]),
     "analyzer/http": (["analyzer/http/", "common/"], HEAVY, ["grpc", "gordian::server"]),
+    "analyzer/metrics": (["analyzer/", "common/"], r"CLI/|cuda|grpc|google/protobuf|boost/",
+                         ["grpc", "gordian::server", "gordian::collector", "gordian::web"]),
     "analyzer/web": (["analyzer/", "common/"], r"CLI/|cuda|grpc|google/protobuf", ["grpc", "gordian::server", "gordian::collector"]),
     "analyzer/incidents": (["analyzer/", "common/"], r"CLI/|cuda|grpc|google/protobuf",
                            ["grpc", "gordian::server", "gordian::collector", "gordian::web"]),

@@ -12,11 +12,13 @@
 #include <vector>
 
 #include "common/clock.h"
-#include "tests/unit/analyzer/incidents/receiver.h"
+#include "tests/unit/analyzer/http/receiver.h"
 
 namespace gordian::incidents {
 namespace {
 
+using http::Received;
+using http::Receiver;
 using std::chrono::milliseconds;
 
 class SenderTest : public testing::Test {

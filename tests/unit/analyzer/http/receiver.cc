@@ -1,4 +1,4 @@
-#include "tests/unit/analyzer/incidents/receiver.h"
+#include "tests/unit/analyzer/http/receiver.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace gordian::incidents {
+namespace gordian::http {
 
 Receiver::Receiver(std::function<std::string(size_t)> answer) : answer_(std::move(answer)) {
   listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -39,9 +39,9 @@ std::vector<Received> Receiver::received() const {
   return received_;
 }
 
-std::string Receiver::Code(int code, const std::string& more) {
+std::string Receiver::Code(int code, const std::string& more, const std::string& body) {
   return "HTTP/1.1 " + std::to_string(code) + " Said\r\n" + more +
-         "Content-Length: 2\r\nConnection: close\r\n\r\nok";
+         "Content-Length: " + std::to_string(body.size()) + "\r\nConnection: close\r\n\r\n" + body;
 }
 
 void Receiver::Run() {
@@ -97,4 +97,4 @@ void Receiver::Run() {
   }
 }
 
-}  // namespace gordian::incidents
+}  // namespace gordian::http

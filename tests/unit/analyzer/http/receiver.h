@@ -1,6 +1,6 @@
-// A web server for tests that receives alerts and answers as it is told.
-#ifndef GORDIAN_TESTS_UNIT_ANALYZER_INCIDENTS_RECEIVER_H_
-#define GORDIAN_TESTS_UNIT_ANALYZER_INCIDENTS_RECEIVER_H_
+// A web server for tests that takes what is posted and answers as it is told.
+#ifndef GORDIAN_TESTS_UNIT_ANALYZER_HTTP_RECEIVER_H_
+#define GORDIAN_TESTS_UNIT_ANALYZER_HTTP_RECEIVER_H_
 
 #include <functional>
 #include <map>
@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-namespace gordian::incidents {
+namespace gordian::http {
 
 struct Received {
   std::string path;
@@ -31,7 +31,8 @@ class Receiver {
   }
   std::vector<Received> received() const;
 
-  static std::string Code(int code, const std::string& more = "");
+  // `more`: further headers, each with its end of line.
+  static std::string Code(int code, const std::string& more = "", const std::string& body = "ok");
 
  private:
   void Run();
@@ -44,6 +45,6 @@ class Receiver {
   std::thread thread_;
 };
 
-}  // namespace gordian::incidents
+}  // namespace gordian::http
 
-#endif  // GORDIAN_TESTS_UNIT_ANALYZER_INCIDENTS_RECEIVER_H_
+#endif  // GORDIAN_TESTS_UNIT_ANALYZER_HTTP_RECEIVER_H_

@@ -1,0 +1,41 @@
+// The jobs of one gordian, for its page and for metrics.
+#ifndef GORDIAN_ANALYZER_WEB_JOB_SOURCE_H_
+#define GORDIAN_ANALYZER_WEB_JOB_SOURCE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "analyzer/model/verdict/verdict.h"
+#include "analyzer/web/page_document.h"
+#include "common/status.h"
+
+namespace gordian::web {
+
+struct JobSummary {
+  std::string job;  // names it in addresses, so no two of a source have one
+  model::Finding main;
+  uint64_t revision = 0;
+  uint64_t changes = 0;  // differs when anything but times has changed
+  bool job_ended = false;
+  bool live = false;
+  double since_progress_s = -1;
+};
+
+// Thread-safe.
+class JobSource {
+ public:
+  virtual ~JobSource() = default;
+  // The oldest first. Quick.
+  virtual std::vector<JobSummary> Jobs() = 0;
+  // May take long. Error: there is no such job.
+  virtual StatusOr<PageParts> Look(const std::string& job) = 0;
+  // Its status alone, for metrics; "": it has none.
+  virtual std::string StatusJson(const std::string& job) = 0;
+  // gordian.incidents.v1; "": this source keeps none. May take long.
+  virtual std::string IncidentsJson() { return ""; }
+};
+
+}  // namespace gordian::web
+
+#endif  // GORDIAN_ANALYZER_WEB_JOB_SOURCE_H_
