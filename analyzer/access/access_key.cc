@@ -5,11 +5,11 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <sys/random.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <array>
 #include <new>
+
+#include "analyzer/access/key_file.h"
 
 namespace gordian::access {
 namespace {
@@ -29,31 +29,9 @@ std::string Hex(const unsigned char* bytes, size_t count) {
   return text;
 }
 
-StatusOr<std::string> Read(const std::string& path, int fd) {
-  struct stat about {};
-  std::array<char, 4 * kKeyBytes> text;
-  const bool known = fstat(fd, &about) == 0 && S_ISREG(about.st_mode);
-  const ssize_t n = known ? read(fd, text.data(), text.size()) : -1;
-  close(fd);
-  if (!known || n < 0) return Status::Unavailable("cannot read " + path);
-  if (about.st_uid != geteuid() || (about.st_mode & 077) != 0) {
-    return Status::PermissionDenied(
-        path +
-        " is no secret: it is another user's, or others may open it; remove it, and gordian makes "
-        "a new one");
-  }
-  std::string key(text.data(), static_cast<size_t>(n));
-  while (key.ends_with('\n')) key.pop_back();
-  if (key.size() < 2 * kKeyBytes) {
-    return Status::DataLoss(path + " holds no key; remove it, and gordian makes a new one");
-  }
-  return key;
-}
-
 }  // namespace
 
 StatusOr<AccessKey> AccessKey::Open(const OwnedFolder& folder) {
-  const std::string path = folder.path() + "/" + kKeyFile;
   int fd = folder.OpenFile(kKeyFile, O_RDONLY | O_NONBLOCK);
   if (fd < 0 && errno == ENOENT) {
     std::array<unsigned char, kKeyBytes> random;
@@ -63,8 +41,10 @@ StatusOr<AccessKey> AccessKey::Open(const OwnedFolder& folder) {
     GORDIAN_RETURN_IF_ERROR(folder.ReplaceFile(kKeyFile, Hex(random.data(), random.size()) + "\n"));
     fd = folder.OpenFile(kKeyFile, O_RDONLY | O_NONBLOCK);
   }
-  if (fd < 0) return Status::FromErrno(errno, "cannot read " + path);
-  StatusOr<std::string> key = Read(path, fd);
+  StatusOr<std::string> key = ReadKeyFile({.fd = fd,
+                                           .path = folder.path() + "/" + kKeyFile,
+                                           .least = 2 * kKeyBytes,
+                                           .next = "remove it, and gordian makes a new one"});
   GORDIAN_RETURN_IF_ERROR(key.status());
   return AccessKey(std::move(key).value());
 }

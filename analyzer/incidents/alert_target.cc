@@ -1,22 +1,19 @@
 #include "analyzer/incidents/alert_target.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <openssl/sha.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <array>
 #include <span>
 
 #include "analyzer/access/access_key.h"
+#include "analyzer/access/key_file.h"
 #include "analyzer/http/http_url.h"
 
 namespace gordian::incidents {
 namespace {
 
 constexpr size_t kLeastKeyBytes = 16;
-constexpr size_t kMostKeyBytes = 4096;
 
 std::string Hex(std::span<const unsigned char> bytes) {
   std::string text;
@@ -89,25 +86,10 @@ StatusOr<AlertTarget> ParseAlertTarget(std::string_view text) {
 }
 
 StatusOr<std::string> ReadAlertKey(const std::string& path) {
-  const std::string what = "cannot read the key " + path;
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return Status::FromErrno(errno, what);
-  struct stat about {};
-  std::string key(kMostKeyBytes + 1, '\0');
-  const bool known = fstat(fd, &about) == 0 && S_ISREG(about.st_mode);
-  const ssize_t n = known ? read(fd, key.data(), key.size()) : -1;
-  close(fd);
-  if (!known || n < 0) return Status::InvalidArgument(what + ": it is no regular file");
-  if ((about.st_mode & 077) != 0 || (about.st_uid != geteuid() && about.st_uid != 0)) {
-    return Status::PermissionDenied("the key " + path +
-                                    " is no secret: others may open it (try: chmod 600)");
-  }
-  key.resize(static_cast<size_t>(n));
-  while (key.ends_with('\n') || key.ends_with('\r')) key.pop_back();
-  if (key.size() < kLeastKeyBytes || key.size() > kMostKeyBytes) {
-    return Status::InvalidArgument("the key " + path + " must have 16 to 4096 bytes");
-  }
-  return key;
+  return access::ReadKeyFile({.fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK),
+                              .path = path,
+                              .least = kLeastKeyBytes,
+                              .next = "make one by: (umask 077; openssl rand -hex 32 > FILE)"});
 }
 
 std::string Signature(std::string_view key, std::string_view body) {
