@@ -28,11 +28,14 @@ function(gordian_install)
     DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/gordian")
   install(FILES "${CMAKE_SOURCE_DIR}/README.md" "${CMAKE_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
-  # jemalloc is in the program, so its notice goes with it.
-  find_file(GORDIAN_JEMALLOC_NOTICE copyright PATHS /usr/share/doc/libjemalloc-dev NO_DEFAULT_PATH)
-  if(GORDIAN_JEMALLOC_NOTICE)
-    install(FILES "${GORDIAN_JEMALLOC_NOTICE}" DESTINATION "${CMAKE_INSTALL_DOCDIR}" RENAME copyright.jemalloc)
-  endif()
+  # These are in the program, so their notices go with it.
+  foreach(name IN ITEMS jemalloc grpc protobuf absl re2 c-ares)
+    find_file(GORDIAN_NOTICE_${name} copyright PATHS "/usr/share/doc/lib${name}-dev" NO_DEFAULT_PATH)
+    mark_as_advanced(GORDIAN_NOTICE_${name})
+    if(GORDIAN_NOTICE_${name})
+      install(FILES "${GORDIAN_NOTICE_${name}}" DESTINATION "${CMAKE_INSTALL_DOCDIR}" RENAME "copyright.${name}")
+    endif()
+  endforeach()
 
   file(RELATIVE_PATH up "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
   file(WRITE "${CMAKE_BINARY_DIR}/gordian-runtime.pc" "prefix=\${pcfiledir}/${up}

@@ -18,7 +18,8 @@ FILES = ({"bin/gordian", "include/gordian/runtime.h", "LIB/pkgconfig/gordian-run
           "share/doc/gordian/LICENSE"}
          | {"LIB/gordian/python/" + name for name in PYTHON} | {"LIB/gordian/emulator/" + name for name in EMULATED})
 # Where the build has what they need.
-OPTIONAL = {"bin/gordian-measure-collectives", "share/doc/gordian/copyright.jemalloc", "LIB/gordian/libgordian_runtime_cuda.so"}
+OPTIONAL = {"bin/gordian-measure-collectives", "LIB/gordian/libgordian_runtime_cuda.so"}
+OPTIONAL |= {f"share/doc/gordian/copyright.{name}" for name in ("absl", "c-ares", "grpc", "jemalloc", "protobuf", "re2")}
 
 USER = """
 #include <gordian/runtime.h>
