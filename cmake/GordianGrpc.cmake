@@ -1,5 +1,5 @@
-# gordian::grpc and gordian::protobuf, as archives. As shared libraries they are fifty, with abseil's,
-# which the loader takes half of each start to bring together: `gordian --help` took 14 ms, and takes 7.
+# gordian::grpc and gordian::protobuf, as archives. As shared libraries they and abseil's are fifty, and
+# the loader takes half of each start to bring those together.
 find_package(Protobuf REQUIRED)  # the compiler
 find_package(OpenSSL REQUIRED)
 find_package(Threads REQUIRED)

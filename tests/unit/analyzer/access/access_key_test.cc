@@ -1,11 +1,15 @@
 #include "analyzer/access/access_key.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
 #include <set>
+#include <string>
+
+#include "analyzer/access/key_file.h"
 
 namespace gordian::access {
 namespace {
@@ -84,6 +88,31 @@ TEST_F(AccessKeyTest, RefusesAKeyThatIsNone) {
   ASSERT_EQ(unlink(Path().c_str()), 0);
   ASSERT_EQ(symlink("/etc/hostname", Path().c_str()), 0);
   EXPECT_FALSE(AccessKey::Open(folder_).ok());
+}
+
+TEST(KeyFile, HasBoundsAndSaysWhatToDo) {
+  const std::string path = testing::TempDir() + "/key." + std::to_string(getpid());
+  const auto read = [&path](const std::string& text) {
+    std::ofstream(path) << text;
+    EXPECT_EQ(chmod(path.c_str(), 0600), 0);
+    return ReadKeyFile({.fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK),
+                        .path = path,
+                        .least = 4,
+                        .next = "make another"});
+  };
+  EXPECT_EQ(read("a key\n\r\n").value(), "a key");
+  EXPECT_EQ(read("keys").value(), "keys");
+  EXPECT_EQ(read(std::string(4096, 'k') + "\r\n").value(), std::string(4096, 'k'));
+  for (const std::string& text :
+       {std::string(), std::string("key\n"), std::string(4097, 'k'), std::string(1 << 20, 'k')}) {
+    const Status status = read(text).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << text.size();
+    EXPECT_TRUE(status.message().ends_with("must have 4 to 4096 bytes; make another"));
+  }
+  unlink(path.c_str());
+  const Status missing = ReadKeyFile({.fd = open(path.c_str(), O_RDONLY), .path = path}).status();
+  EXPECT_EQ(missing.code(), StatusCode::kNotFound);
+  EXPECT_NE(missing.message().find(path), std::string::npos);
 }
 
 TEST(SameSecret, ComparesTheWhole) {
