@@ -107,8 +107,7 @@ class Gateway::Impl {
   // Publishes the jobs that have changed.
   void LookAround() {
     const std::lock_guard lock(said_mutex_);
-    const std::vector<JobSummary> jobs = options_.jobs->Jobs();
-    options_.metrics->Count(jobs);
+    const std::vector<JobSummary> jobs = options_.metrics->Jobs();
     std::set<std::string> there;
     for (const JobSummary& job : jobs) {
       there.insert(job.job);

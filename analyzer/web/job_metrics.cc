@@ -9,10 +9,8 @@
 namespace gordian::web {
 
 std::vector<metrics::MetricFamily> JobMetrics::Now(std::optional<metrics::HttpMetrics> http) {
-  const std::vector<JobSummary> summaries = jobs_->Jobs();
-  Count(summaries);
   std::vector<metrics::MetricJob> jobs;
-  for (const JobSummary& summary : summaries) {
+  for (const JobSummary& summary : Jobs()) {
     const std::string text = jobs_->StatusJson(summary.job);
     if (text.empty()) continue;
     auto status = ParseJson<nlohmann::ordered_json>(text);
@@ -26,8 +24,9 @@ std::vector<metrics::MetricFamily> JobMetrics::Now(std::optional<metrics::HttpMe
   return metrics::FamiliesOf(jobs, own);
 }
 
-void JobMetrics::Count(const std::vector<JobSummary>& jobs) {
+std::vector<JobSummary> JobMetrics::Jobs() {
   const std::lock_guard lock(mutex_);
+  std::vector<JobSummary> jobs = jobs_->Jobs();
   std::map<std::string, std::string> before = std::exchange(confirmed_, {});
   for (const JobSummary& job : jobs) {
     const bool proven = model::SaysTrouble(job.main.verdict) &&
@@ -36,6 +35,7 @@ void JobMetrics::Count(const std::vector<JobSummary>& jobs) {
     if (proven && kind != before[job.job]) ++deadlocks_[kind];
     confirmed_[job.job] = kind;
   }
+  return jobs;
 }
 
 }  // namespace gordian::web

@@ -23,13 +23,13 @@ class JobMetrics {
   // As the jobs are now. May take long.
   std::vector<metrics::MetricFamily> Now(std::optional<metrics::HttpMetrics> http);
 
-  // Counts verdicts that are newly proven. `jobs`: all of the source. Whoever looks at each verdict
-  // calls it, so that one that is soon another is counted.
-  void Count(const std::vector<JobSummary>& jobs);
+  // The jobs of the source. Counts verdicts that are newly proven: whoever looks at each verdict takes
+  // the jobs from here, so that one that is soon another is counted.
+  std::vector<JobSummary> Jobs();
 
  private:
   const std::shared_ptr<JobSource> jobs_;
-  std::mutex mutex_;
+  std::mutex mutex_;  // held over a look, so that an older one is not counted after a newer
   std::map<std::string, std::string> confirmed_;  // by job: the kind that was counted; "": none
   std::map<std::string, uint64_t> deadlocks_;     // by kind
 };
