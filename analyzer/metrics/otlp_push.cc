@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "analyzer/http/gzip.h"
 #include "analyzer/metrics/otlp_json.h"
 #include "common/clock.h"
 #include "common/json_text.h"
@@ -96,10 +97,15 @@ void OtlpPush::Run() {
     woken_ = false;
     lock.unlock();
     const Clock::time_point begun = Clock::now();
-    const std::string body = OtlpMetricsJson(options_.collect(), resource, start_ns_, RealNs());
+    std::string body = OtlpMetricsJson(options_.collect(), resource, start_ns_, RealNs());
+    std::vector<std::string> headers = options_.target.headers;
+    if (options_.target.gzip) {
+      body = http::Gzip(body);
+      headers.push_back("Content-Encoding: gzip");
+    }
     const http::HttpAnswer answer = http::Post({.url = options_.target.url,
                                                 .body = body,
-                                                .headers = options_.target.headers,
+                                                .headers = std::move(headers),
                                                 .timeout = options_.timeout,
                                                 .stopping = &stopping_});
     const bool again = !stopping_ && Judge(answer);

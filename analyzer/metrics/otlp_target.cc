@@ -19,6 +19,18 @@ std::string_view Trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
 }
 
+using Environment = std::function<const char*(const char* variable)>;
+
+// The variable that is set, and its value: that of metrics, or that of all signals. "": neither is.
+std::pair<std::string, std::string> OneOf(const Environment& environment, const char* setting) {
+  for (const char* const prefix : {"OTEL_EXPORTER_OTLP_METRICS_", "OTEL_EXPORTER_OTLP_"}) {
+    const std::string variable = std::string(prefix) + setting;
+    const char* const text = environment(variable.c_str());
+    if (text != nullptr && *text != '\0') return {variable, text};
+  }
+  return {};
+}
+
 // Undoes percent-encoding; nothing if the text is none, or holds what may stand in no header.
 std::optional<std::string> Decode(std::string_view text) {
   std::string out;
@@ -43,7 +55,8 @@ bool IsHeaderName(std::string_view name) {
 }
 
 // "name=value,name=value", values percent-encoded, as W3C's Baggage without properties.
-StatusOr<std::vector<std::string>> ParseHeaders(const char* variable, std::string_view text) {
+StatusOr<std::vector<std::string>> ParseHeaders(const std::string& variable,
+                                                std::string_view text) {
   std::vector<std::string> headers;
   for (size_t number = 1; !text.empty(); ++number) {
     const size_t comma = std::min(text.find(','), text.size());
@@ -55,7 +68,7 @@ StatusOr<std::vector<std::string>> ParseHeaders(const char* variable, std::strin
     const std::optional<std::string> value =
         equals == std::string_view::npos ? std::nullopt : Decode(Trim(one.substr(equals + 1)));
     if (!IsHeaderName(name) || !value) {
-      return Status::InvalidArgument(std::string(variable) + ": header " + std::to_string(number) +
+      return Status::InvalidArgument(variable + ": header " + std::to_string(number) +
                                      " is not name=value, with a percent-encoded value");
     }
     headers.push_back(std::string(name) + ": " + *value);
@@ -83,14 +96,16 @@ StatusOr<OtlpTarget> ParseOtlpTarget(
     }
     target.interval = std::chrono::milliseconds(ms);
   }
-  for (const char* const variable :
-       {"OTEL_EXPORTER_OTLP_METRICS_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"}) {
-    const char* const text = environment(variable);
-    if (text == nullptr || *text == '\0') continue;
+  if (const auto [variable, text] = OneOf(environment, "HEADERS"); !text.empty()) {
     StatusOr<std::vector<std::string>> headers = ParseHeaders(variable, text);
     GORDIAN_RETURN_IF_ERROR(headers.status());
     target.headers = std::move(headers).value();
-    break;
+  }
+  if (const auto [variable, text] = OneOf(environment, "COMPRESSION"); !text.empty()) {
+    if (text != "gzip" && text != "none") {
+      return Status::InvalidArgument(variable + " takes gzip or none");
+    }
+    target.gzip = text == "gzip";
   }
   return target;
 }

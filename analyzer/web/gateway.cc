@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "analyzer/http/gzip.h"
 #include "analyzer/metrics/prometheus_text.h"
 #include "analyzer/model/verdict/check_catalogue.h"
 #include "analyzer/web/http_server.h"
@@ -163,7 +164,7 @@ class Gateway::Impl {
   static HttpResponse Packed(const HttpRequest& request, HttpResponse response) {
     constexpr size_t kWorthPacking = 1024;
     if (!request.gzip || response.body.size() < kWorthPacking) return response;
-    response.body = Gzip(response.body);
+    response.body = http::Gzip(response.body);
     response.gzip = true;
     return response;
   }
@@ -195,7 +196,7 @@ class Gateway::Impl {
       }
       document->version = version;
       document->text = PageDocument(*parts);
-      document->packed = Gzip(document->text);
+      document->packed = http::Gzip(document->text);
     }
     return {.type = kJsonType,
             .body = request.gzip ? document->packed : document->text,

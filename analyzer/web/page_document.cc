@@ -1,14 +1,13 @@
 #include "analyzer/web/page_document.h"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <map>
-#include <new>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "analyzer/http/gzip.h"
 #include "analyzer/model/verdict/names.h"
 #include "common/clock.h"
 #include "common/version.h"
@@ -134,28 +133,10 @@ std::string HistoryJson(const exporters::OperationLog& log, uint64_t stalled_at_
                {"streams", std::move(streams)}});
 }
 
-std::string Gzip(std::string_view text) {
-  constexpr int kGzipWindow = 15 + 16;
-  z_stream stream{};
-  if (deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, kGzipWindow, 8,
-                   Z_DEFAULT_STRATEGY) != Z_OK) {
-    throw std::bad_alloc();  // zlib fails in no other way here
-  }
-  std::string out(deflateBound(&stream, text.size()), '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
-  stream.avail_in = static_cast<uInt>(text.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<uInt>(out.size());
-  deflate(&stream, Z_FINISH);
-  out.resize(stream.total_out);
-  deflateEnd(&stream);
-  return out;
-}
-
 std::string ReportPage(const PageFiles& files, const PageParts& parts) {
   const std::pair<std::string_view, std::string> places[] = {
       {"<!--GORDIAN-TITLE-->", EscapeHtml("gordian: " + parts.job)},
-      {"<!--GORDIAN-DATA-->", Base64(Gzip(PageDocument(parts)))},
+      {"<!--GORDIAN-DATA-->", Base64(http::Gzip(PageDocument(parts)))},
       {"<!--GORDIAN-TEXT-->", EscapeHtml(parts.text)}};
   std::string out;
   std::string_view rest = files.report_html;

@@ -38,9 +38,6 @@ std::string PageDocument(const PageParts& parts);
 // The last operations of each stream of each rank, from a log that is at its end.
 std::string HistoryJson(const exporters::OperationLog& log, uint64_t stalled_at_ns);
 
-// The format that browsers unpack by themselves: HTTP's gzip.
-std::string Gzip(std::string_view text);
-
 // One HTML file. `files.report_html` must not be empty.
 std::string ReportPage(const PageFiles& files, const PageParts& parts);
 

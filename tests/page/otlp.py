@@ -2,6 +2,7 @@
 
   otlp.py BUILD [Class.test]
 """
+import gzip
 import http.server
 import json
 import os
@@ -35,8 +36,10 @@ class Collector:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self):
-                body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-                collector.requests.append((self.path, dict(self.headers), body))
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if self.headers["Content-Encoding"] == "gzip":
+                    body = gzip.decompress(body)
+                collector.requests.append((self.path, dict(self.headers), body.decode()))
                 answer_now = answer(len(collector.requests) - 1)
                 if answer_now is None:
                     collector.closing.wait()
@@ -143,7 +146,7 @@ class Run(OtlpTest):
 
     def test_the_metrics_are_those_of_the_page(self):
         collector = self.collector()
-        run = self.start_run(collector.url, "--http", "127.0.0.1:0", env=self.env(interval="200"))
+        run = self.start_run(collector.url, "--http", "127.0.0.1:0", env=self.env(interval="200", OTEL_EXPORTER_OTLP_COMPRESSION="gzip"))
         address = run.stderr.readline().split(": ")[2].strip()
         self.assert_pushed(collector, detected)
 
@@ -157,6 +160,7 @@ class Run(OtlpTest):
         before, pushed, after = page(), collector.pushes()[-1], page()
         about = pushed.pop(None)
         self.assertEqual(set(about), {"", "s"})
+        self.assertEqual(collector.requests[-1][1]["Content-Encoding"], "gzip")
         self.assertEqual(set(pushed), set(after))
         moving = {name for (name, _) in before if name.endswith("_seconds") or name == "gordian_http_requests_total"}
         moving |= {"gordian_capture_records_total"}

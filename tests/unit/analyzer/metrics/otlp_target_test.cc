@@ -51,6 +51,12 @@ TEST(OtlpTarget, TakesTheVariablesOfOpenTelemetry) {
     EXPECT_TRUE(refused.status().message().starts_with(kHeaders)) << refused.status().message();
     EXPECT_EQ(refused.status().message().find("s3cret"), std::string::npos);
   }
+  EXPECT_FALSE(target->gzip);
+  EXPECT_TRUE(Parse("http://h", {{"OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"}})->gzip);
+  EXPECT_FALSE(Parse("http://h", {{"OTEL_EXPORTER_OTLP_METRICS_COMPRESSION", "none"},
+                                  {"OTEL_EXPORTER_OTLP_COMPRESSION", "gzip"}})
+                   ->gzip);
+  EXPECT_FALSE(Parse("http://h", {{"OTEL_EXPORTER_OTLP_COMPRESSION", "zstd"}}).ok());
   for (const char* value : {"0", "99", "-1", "10s", "1e9", "99999999999"}) {
     EXPECT_FALSE(Parse("http://h", {{"OTEL_METRIC_EXPORT_INTERVAL", value}}).ok()) << value;
   }

@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "analyzer/http/gzip.h"
+
 namespace gordian::web {
 namespace {
 
@@ -58,7 +60,7 @@ TEST(PageDocument, GzipUnpacks) {
   for (const size_t size : {0, 1, 1000, 500'000}) {
     std::string text;
     for (size_t i = 0; i < size; ++i) text += static_cast<char>(i * 7 % 251);
-    EXPECT_EQ(Unpack(Gzip(text)), text) << size;
+    EXPECT_EQ(Unpack(http::Gzip(text)), text) << size;
   }
 }
 
