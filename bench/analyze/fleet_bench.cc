@@ -157,9 +157,8 @@ class Node {
       : program_(program), number_(number) {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own
-    stub_ = v1::Ingest::NewStub(grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(port),
-                                                          collector::ChannelCredentials(access),
-                                                          arguments));
+    stub_ = v1::Ingest::NewStub(grpc::CreateCustomChannel(
+        "127.0.0.1:" + std::to_string(port), collector::ChannelCredentials(access), arguments));
     stream_ = stub_->Collect(&context_);
     v1::ToAnalyzer message;
     v1::Hello* const hello = message.mutable_hello();
@@ -235,9 +234,9 @@ class Node {
   void Write(uint64_t begin_ns, double records_a_second) {
     size_t step = 0;
     for (const Batch& batch : program_.batches) {
-      const uint64_t due = begin_ns + static_cast<uint64_t>(static_cast<double>(
-                                          batch.records_before) *
-                                      1e9 / records_a_second);
+      const uint64_t due =
+          begin_ns +
+          static_cast<uint64_t>(static_cast<double>(batch.records_before) * 1e9 / records_a_second);
       SleepUntil(due);
       most_late_ns_ = std::max<uint64_t>(most_late_ns_, MonoNs() - due);
       bool fine = false;
@@ -301,8 +300,7 @@ bool Get(int fd, T* value) {
   return read(fd, value, sizeof *value) == static_cast<ssize_t>(sizeof *value);
 }
 
-void BeTheNodes(int nodes, int seconds, double records_a_second, double gather_s, int in,
-                int out) {
+void BeTheNodes(int nodes, int seconds, double records_a_second, double gather_s, int in, int out) {
   const Program program = Make(nodes, static_cast<uint64_t>(seconds * records_a_second),
                                static_cast<uint64_t>(gather_s * records_a_second));
   Put(out, program.records);

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <string>
 #include <thread>
@@ -293,6 +294,42 @@ TEST(IngestStreamTest, PackedBatchesAreTheSameBatches) {
   EXPECT_EQ(PackedMessage(small).batch().events_size(), 1);
 }
 
+TEST(PackedNewsTest, IsTheSameNews) {
+  v1::VerdictNews news, small;
+  for (int i = 0; i < 200; ++i) news.add_rings("ring-" + std::to_string(i) + ".1234");
+  news.set_verdict_json(std::string(5000, ' '));
+  news.set_revision(3);
+  news.set_job_ended(true);
+  small.set_revision(4);
+  for (const v1::VerdictNews* const one : {&news, &small}) {
+    v1::VerdictNews got = PackedNews(*one);
+    EXPECT_EQ(got.packed().empty(), one == &small);
+    std::string why;
+    ASSERT_TRUE(Unpack(&got, &why)) << why;
+    EXPECT_EQ(got.SerializeAsString(), one->SerializeAsString());
+  }
+  EXPECT_LT(PackedNews(news).ByteSizeLong(), news.ByteSizeLong() / 4);
+}
+
+TEST(PackedNewsTest, NonsenseIsNamed) {
+  v1::VerdictNews news;
+  for (int i = 0; i < 200; ++i) news.add_rings("ring-" + std::to_string(i));
+  const std::string good = PackedNews(news).packed();
+  // Packed twice, cut, and no frame at all.
+  v1::VerdictNews inner;
+  inner.set_packed(std::string(1000, 'x'));
+  std::string twice;
+  ASSERT_TRUE(Compress(inner.SerializeAsString(), &twice).ok());
+  for (const std::string& bytes :
+       {twice, good.substr(0, good.size() / 2), std::string("no frame"), std::string(1, '\0')}) {
+    v1::VerdictNews bad;
+    bad.set_packed(bytes);
+    std::string why;
+    EXPECT_FALSE(Unpack(&bad, &why));
+    EXPECT_NE(why, "");
+  }
+}
+
 TEST(IngestStreamTest, PackedBatchesThatAreNotTakenAreNamed) {
   const auto refusal = [](uint64_t number, std::string_view contents, const auto& change) {
     v1::ToAnalyzer message, got;
@@ -354,6 +391,50 @@ TEST(IngestStreamTest, NonsenseIsNamed) {
     EXPECT_FALSE(Parse(text, &message, &why));
     EXPECT_NE(why.find("makes no sense"), std::string::npos) << why;
   }
+}
+
+// The manifest names every node and the verdict is about all of them, so neither may be made anew
+// for each node that comes or goes.
+TEST_F(FleetServerTest, ManyNodesComeAndGoTogether) {
+  constexpr size_t kNodes = 300;
+  Start();
+  const auto nodes = [&] {
+    std::ifstream file(base_ + "/sessions/j/manifest.json");
+    const auto json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+    return json.is_object() ? json["nodes"] : nlohmann::json::array();
+  };
+  const auto connected = [&] {
+    size_t count = 0;
+    for (const auto& node : nodes()) count += node["connected"].get<bool>();
+    return count;
+  };
+  const auto await = [&](size_t count) {
+    for (int i = 0; i < 12'000 && (nodes().size() != kNodes || connected() != count); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    EXPECT_EQ(nodes().size(), kNodes);
+    EXPECT_EQ(connected(), count);
+  };
+  std::vector<v1::Event> events = testing::TwoRanks(true).Take();
+  std::vector<std::unique_ptr<Scripted>> all;
+  uint32_t asked_to_gather = 0;
+  for (size_t i = 0; i < kNodes; ++i) {
+    all.push_back(std::make_unique<Scripted>(port_, "j", i + 1, "n" + std::to_string(i)));
+    all.back()->Await(v1::ToCollector::kWelcome);
+  }
+  ASSERT_TRUE(all[0]->Send(1, events));
+  await(kNodes);
+  // Each batch costs the server a message: the more nodes, the fewer batches of each.
+  while (asked_to_gather < kNodes / 2) {
+    const v1::ToCollector message = all[1]->Await(v1::ToCollector::kRound);
+    ASSERT_TRUE(message.has_round());
+    asked_to_gather = message.round().gather_ms();
+  }
+  const uint64_t before = Revision("j");
+  all.clear();
+  AwaitNoStream();
+  await(0);
+  EXPECT_LT(Revision("j") - before, kNodes);
 }
 
 TEST_F(FleetServerTest, AMessageThatIsNotTakenIsRefusedByName) {

@@ -5,10 +5,12 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 
 #include "analyzer/report/verdict_json.h"
 #include "analyzer/session/session_files.h"
@@ -148,6 +150,46 @@ TEST_F(AnalysisTest, TellsOnceAndNotEveryRound) {
     }
   }
   EXPECT_EQ(revisions_.size(), told + 1);
+}
+
+// A thousand nodes that go at once must not each cost a verdict of all of them.
+TEST_F(AnalysisTest, NodesThatGoTogetherCostAFewVerdicts) {
+  constexpr uint32_t kNodes = 20;  // all are named
+  const auto revisions = [&](bool many_nodes) {
+    revisions_.clear();
+    testing::RecordedJob job = testing::TwoRanks(true);
+    AnalysisOptions options = Options();
+    options.many_nodes = many_nodes;
+    Analysis analysis(std::move(options));
+    for (uint32_t node = 0; node < kNodes; ++node) {
+      v1::Event joined;
+      joined.mutable_node_joined()->set_node(node);
+      joined.mutable_node_joined()->set_name("n" + std::to_string(node));
+      analysis.OnEvent(joined);
+    }
+    Feed(&analysis, &job);
+    for (uint32_t node = 0; node < kNodes; ++node) {
+      v1::Event away;
+      away.mutable_node_state()->set_node(node);
+      away.mutable_node_state()->set_kind(v1::NODE_STATE_KIND_AWAY);
+      analysis.OnEvent(away);
+      analysis.Update();
+    }
+    const size_t at_once = revisions_.size();
+    // Tick makes up for what waits.
+    const std::vector<std::string> now = analysis.Current().main.evidence.not_visible;
+    const auto told = [&] { return ParseVerdict(last_json_)->verdict.main.evidence.not_visible; };
+    const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (told() != now && std::chrono::steady_clock::now() < patience) {
+      analysis.Tick();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_EQ(told(), now);
+    return at_once;
+  };
+  const size_t plain = revisions(false), many = revisions(true);
+  EXPECT_GE(plain, 10u);
+  EXPECT_LT(many, plain / 2);
 }
 
 // Who reads verdict.json never sees half of one: it appears by rename, and is never written to.
