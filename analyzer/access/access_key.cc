@@ -32,17 +32,22 @@ std::string Hex(const unsigned char* bytes, size_t count) {
 }  // namespace
 
 StatusOr<AccessKey> AccessKey::Open(const OwnedFolder& folder) {
-  int fd = folder.OpenFile(kKeyFile, O_RDONLY | O_NONBLOCK);
-  if (fd < 0 && errno == ENOENT) {
-    std::array<unsigned char, kKeyBytes> random;
-    if (getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) {
-      return Status::FromErrno(errno, "cannot make a key");
-    }
-    GORDIAN_RETURN_IF_ERROR(folder.ReplaceFile(kKeyFile, Hex(random.data(), random.size()) + "\n"));
-    fd = folder.OpenFile(kKeyFile, O_RDONLY | O_NONBLOCK);
+  StatusOr<AccessKey> found = Find(folder);
+  if (found.ok() || found.status().code() != StatusCode::kNotFound) return found;
+  std::array<unsigned char, kKeyBytes> random;
+  if (getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) {
+    return Status::FromErrno(errno, "cannot make a key");
   }
+  GORDIAN_RETURN_IF_ERROR(folder.ReplaceFile(kKeyFile, Hex(random.data(), random.size()) + "\n"));
+  return Find(folder);
+}
+
+StatusOr<AccessKey> AccessKey::Find(const OwnedFolder& folder) {
+  const std::string path = folder.path() + "/" + kKeyFile;
+  const int fd = folder.OpenFile(kKeyFile, O_RDONLY | O_NONBLOCK);
+  if (fd < 0 && errno == ENOENT) return Status::NotFound("there is no " + path);
   StatusOr<std::string> key = ReadKeyFile({.fd = fd,
-                                           .path = folder.path() + "/" + kKeyFile,
+                                           .path = path,
                                            .least = 2 * kKeyBytes,
                                            .next = "remove it, and gordian makes a new one"});
   GORDIAN_RETURN_IF_ERROR(key.status());
@@ -66,12 +71,16 @@ std::string AccessKey::Token(std::string_view role, std::string_view of) const {
 }
 
 std::string AccessKey::ViewerToken() const { return Token("viewer", ""); }
+std::string AccessKey::AdminToken() const { return Token("admin", ""); }
 std::string AccessKey::CollectorToken() const { return Token("collector", ""); }
 std::string AccessKey::JobToken(std::string_view job) const { return Token("job", job); }
 
 bool AccessKey::MayView(std::string_view token) const {
-  return SameSecret(token, ViewerToken()) || SameSecret(token, CollectorToken());
+  return SameSecret(token, ViewerToken()) || SameSecret(token, CollectorToken()) ||
+         MayChange(token);
 }
+
+bool AccessKey::MayChange(std::string_view token) const { return SameSecret(token, AdminToken()); }
 
 bool AccessKey::MayWrite(std::string_view token, std::string_view job) const {
   return SameSecret(token, JobToken(job)) || SameSecret(token, CollectorToken());

@@ -2,6 +2,7 @@
 // is made from it. The server keeps no list: it makes the token again and compares.
 //
 //   viewer     sees all jobs: the page, /metrics, status, verdicts
+//   admin      sees all jobs, and acknowledges incidents
 //   collector  is a node of any job, and sees all jobs
 //   job NAME   is a node of that job alone, and sees nothing but its verdict
 //
@@ -30,12 +31,16 @@ class AccessKey {
   // Reads the key in the folder, or makes one, for the user alone. Errors: the file cannot be
   // written, is too short, is another user's, or others may open it.
   static StatusOr<AccessKey> Open(const OwnedFolder& folder);
+  // The same of a key that is there: makes none. Error kNotFound: there is none.
+  static StatusOr<AccessKey> Find(const OwnedFolder& folder);
 
   std::string ViewerToken() const;
+  std::string AdminToken() const;
   std::string CollectorToken() const;
   std::string JobToken(std::string_view job) const;
 
   bool MayView(std::string_view token) const;
+  bool MayChange(std::string_view token) const;
   bool MayWrite(std::string_view token, std::string_view job) const;
 
  private:

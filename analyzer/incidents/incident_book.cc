@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -167,6 +168,34 @@ class IncidentBook::Impl {
     StatusOr<std::vector<IncidentRecord>> all = (*store)->List({.session = session});
     return all.ok() ? IncidentsJson(*all) : "";
   }
+
+  StatusOr<std::string> Acknowledge(const std::string& session, const std::string& id,
+                                    const Acknowledgement& by) {
+    std::shared_ptr<const OwnedFolder> folder;
+    {
+      const std::lock_guard lock(mutex_);
+      folder = folder_;
+    }
+    const Status unknown = Status::NotFound("no incident has the id " + id);
+    if (folder == nullptr) return unknown;
+    StatusOr<std::unique_ptr<IncidentStore>> store = IncidentStore::Open(*folder, options_.store);
+    GORDIAN_RETURN_IF_ERROR(store.status());
+    std::string wanted = id;
+    if (!session.empty()) {
+      const StatusOr<std::vector<IncidentRecord>> ours = (*store)->List({.session = session});
+      GORDIAN_RETURN_IF_ERROR(ours.status());
+      const auto found = std::find_if(ours->begin(), ours->end(), [&](const auto& record) {
+        return record.incident.id.starts_with(id);
+      });
+      if (found == ours->end() || id.empty()) return unknown;
+      wanted = found->incident.id;
+    }
+    StatusOr<std::string> whole = (*store)->Acknowledge(wanted, by);
+    if (whole.ok()) ++changes_;
+    return whole;
+  }
+
+  uint64_t changes() const { return changes_; }
 
   void Stop(bool give_up) {
     sender_->Stop();
@@ -360,6 +389,7 @@ class IncidentBook::Impl {
     // First into the store: a crash between the two sends an alert again, and loses none.
     if (store_ != nullptr)
       Check(store_->Write(*state->incident, options_.writer, revision, alerts));
+    ++changes_;
     for (const Alert& alert : alerts) Send(alert, state);
   }
 
@@ -424,6 +454,7 @@ class IncidentBook::Impl {
     if (store_ != nullptr) {
       Check(store_->SetAlertState(done.alert, done.sent ? kSent : kGivenUp));
     }
+    ++changes_;
   }
 
   void Do(const AllResumed&) {
@@ -476,6 +507,7 @@ class IncidentBook::Impl {
 
   const BookOptions options_;
   std::unique_ptr<AlertSender> sender_;
+  std::atomic<uint64_t> changes_ = 0;
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
@@ -510,6 +542,11 @@ void IncidentBook::Resumed() { impl_->Add(AllResumed{}); }
 bool IncidentBook::Idle() const { return impl_->Idle(); }
 size_t IncidentBook::unsent() const { return impl_->unsent(); }
 std::string IncidentBook::Json(const std::string& session) const { return impl_->Json(session); }
+StatusOr<std::string> IncidentBook::Acknowledge(const std::string& session, const std::string& id,
+                                                const Acknowledgement& by) {
+  return impl_->Acknowledge(session, id, by);
+}
+uint64_t IncidentBook::changes() const { return impl_->changes(); }
 void IncidentBook::Stop(bool give_up) { impl_->Stop(give_up); }
 
 }  // namespace gordian::incidents

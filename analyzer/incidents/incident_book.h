@@ -81,6 +81,14 @@ class IncidentBook {
   // gordian.incidents.v1 of one session, or of all (""). "": there is no store.
   std::string Json(const std::string& session) const;
 
+  // As IncidentStore::Acknowledge, of an incident of this session, or of any (""). May take long.
+  // Errors also: kNotFound, no incident is kept here; as of IncidentStore::Open.
+  StatusOr<std::string> Acknowledge(const std::string& session, const std::string& id,
+                                    const Acknowledgement& by);
+
+  // Differs once an incident, an alert's state or an acknowledgement here has changed; 0: none did.
+  uint64_t changes() const;
+
   // Writes all that it was told. Alerts that wait stay in the store as such; `give_up`: as given up.
   void Stop(bool give_up = false);
 

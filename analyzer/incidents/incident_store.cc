@@ -19,6 +19,7 @@
 
 #include "common/clock.h"
 #include "common/json_text.h"
+#include "common/utf8.h"
 
 namespace gordian::incidents {
 namespace {
@@ -28,6 +29,13 @@ constexpr int kApplicationId = 0x676F7264;  // "gord"
 constexpr char kVfsName[] = "gordian";
 constexpr size_t kMostRevisions = 1000;  // of one incident; a verdict may come and go for days
 constexpr int kMostTextBytes = 1 << 20;
+// Of an acknowledgement.
+constexpr size_t kMostNameBytes = 256;
+constexpr size_t kMostNoteBytes = 4096;
+
+std::string Written(const std::string& text, size_t most) {
+  return Printable(CleanUtf8(text.substr(0, most)));
+}
 
 constexpr char kSchema[] = R"(
 CREATE TABLE jobs(
@@ -373,7 +381,8 @@ class IncidentStore::Impl {
       }
     }
     if (!Run("INSERT INTO acknowledgements(incident, time_ns, who, note) VALUES(?1, ?2, ?3, ?4)",
-             {whole, Number(by.time_ns), by.who, by.note})) {
+             {whole, Number(by.time_ns), Written(by.who, kMostNameBytes),
+              Written(by.note, kMostNoteBytes)})) {
       return Failure();
     }
     return whole;

@@ -82,8 +82,8 @@ class IncidentStore {
   // The latest first.
   StatusOr<std::vector<IncidentRecord>> List(const Query& query);
 
-  // `id`: an incident's id, or how it begins. Returns the whole id. Errors: kNotFound;
-  // kInvalidArgument, several ids begin so.
+  // `id`: an incident's id, or how it begins. Texts are made printable, and cut to what a person
+  // writes. Returns the whole id. Errors: kNotFound; kInvalidArgument, several ids begin so.
   StatusOr<std::string> Acknowledge(const std::string& id, const Acknowledgement& by);
 
   // Forgets what is too old, and the oldest incidents of a file that is too large; call it hourly.

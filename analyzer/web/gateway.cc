@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
@@ -26,10 +27,21 @@ constexpr milliseconds kLookEvery(1000);
 // Changes that come so close together are one event.
 constexpr milliseconds kGather(50);
 constexpr char kJobPath[] = "/api/v1/jobs/";
+constexpr std::string_view kIncidentPath = "/api/v1/incidents/", kAcknowledge = "/acknowledge";
+constexpr char kIncidentsKey[] = "";  // no job has this name
 constexpr char kJsonType[] = "application/json; charset=utf-8";
 
 std::string Dump(const ordered_json& json) {
   return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+bool AcknowledgesAt(std::string_view path) {
+  return path.starts_with(kIncidentPath) && path.ends_with(kAcknowledge) &&
+         path.size() > kIncidentPath.size() + kAcknowledge.size();
+}
+
+HttpResponse Refusal(int status, const std::string& why) {
+  return {.status = status, .body = std::to_string(status) + ": " + why + "\n"};
 }
 
 }  // namespace
@@ -45,6 +57,7 @@ class Gateway::Impl {
     http.tls = options_.tls;
     http.may_view = options_.may_view;
     http.any_host = options_.any_host;
+    http.takes_post = AcknowledgesAt;
     http.answer = [this](const HttpRequest& request) { return Answer(request); };
     http.on_refused = options_.on_refused;
     GORDIAN_RETURN_IF_ERROR(http_.Start(std::move(http)));
@@ -132,6 +145,10 @@ class Gateway::Impl {
                    {"since_progress_s", job.since_progress_s}};
       if (!same) http_.Publish(job.job, "job", Dump(said.json));
     }
+    if (const auto changes = options_.jobs->IncidentChanges(); changes != said_incidents_) {
+      said_incidents_ = changes;
+      http_.Publish(kIncidentsKey, "incidents", Dump({{"changes", changes.value_or(0)}}));
+    }
     std::erase_if(said_, [&](const auto& entry) {
       if (there.contains(entry.first)) return false;
       http_.Forget(entry.first);
@@ -151,7 +168,10 @@ class Gateway::Impl {
     if (path == "/app.css") return Packed(request, file(files.app_css, "text/css; charset=utf-8"));
     if (path == "/healthz") return {.body = "ok\n"};
     if (path == "/metrics") return Packed(request, Metrics(request));
-    if (path == "/api/v1/jobs") return Packed(request, {.type = kJsonType, .body = Jobs()});
+    if (path == "/api/v1/jobs") {
+      return Packed(request, {.type = kJsonType, .body = Jobs(request.token)});
+    }
+    if (request.post) return Acknowledge(request);
     if (path == "/api/v1/incidents") {
       std::string incidents = options_.jobs->IncidentsJson();
       if (incidents.empty()) return {.status = 404, .body = "404: no incidents are kept here\n"};
@@ -169,13 +189,62 @@ class Gateway::Impl {
     return response;
   }
 
-  std::string Jobs() {
+  // A viewer with this token is asking. It goes on with the events after "last_event", so that it is
+  // not sent all jobs once more: of very many that would be more than the server holds for a viewer.
+  std::string Jobs(const std::string& token) {
+    const std::string last_event = http_.last_event();
     LookAround();
+    const bool may_acknowledge =
+        !token.empty() && options_.may_change && options_.may_change(token).ok();
     ordered_json list = ordered_json::array();
     const std::lock_guard lock(said_mutex_);
     for (const auto& [job, said] : said_) list.push_back(said.json);
-    return Dump(
-        {{"schema", "gordian.jobs.v1"}, {"gordian_version", kVersion}, {"jobs", std::move(list)}});
+    return Dump({{"schema", "gordian.jobs.v1"},
+                 {"gordian_version", kVersion},
+                 {"last_event", last_event},
+                 {"has_incidents", said_incidents_.has_value()},
+                 {"may_acknowledge", may_acknowledge},
+                 {"jobs", std::move(list)}});
+  }
+
+  HttpResponse Acknowledge(const HttpRequest& request) {
+    if (request.token.empty()) {
+      return Refusal(401,
+                     "to acknowledge an incident takes an admin's token; gordian token --role "
+                     "admin DIR prints it");
+    }
+    const Status may = options_.may_change ? options_.may_change(request.token)
+                                           : Status::PermissionDenied("nobody may change anything");
+    if (!may.ok()) {
+      HttpResponse refusal = Refusal(403, may.message());
+      refusal.wrong_token = true;
+      return refusal;
+    }
+    const auto body = ParseJson<ordered_json>(request.body);
+    const auto text = [&body](const char* key) -> std::optional<std::string> {
+      const auto found = body.find(key);
+      if (found == body.end()) return "";
+      if (!found->is_string()) return std::nullopt;
+      return found->get<std::string>();
+    };
+    const auto by = body.is_object() ? text("by") : std::nullopt;
+    const auto note = body.is_object() ? text("note") : std::nullopt;
+    if (!by || by->empty() || !note) {
+      return Refusal(400,
+                     R"(the body is to be {"by": "WHO", "note": "TEXT"}; "note" may be missing)");
+    }
+    const std::string id = request.path.substr(
+        kIncidentPath.size(), request.path.size() - kIncidentPath.size() - kAcknowledge.size());
+    const StatusOr<std::string> whole = options_.jobs->Acknowledge(id, *by, *note);
+    if (!whole.ok()) {
+      const StatusCode code = whole.status().code();
+      return Refusal(code == StatusCode::kNotFound          ? 404
+                     : code == StatusCode::kInvalidArgument ? 409
+                                                            : 503,
+                     whole.status().message());
+    }
+    Wake();  // tells other viewers
+    return {.type = kJsonType, .body = Dump({{"acknowledged", *whole}})};
   }
 
   // Makes a document once for all who ask for the same version of it.
@@ -235,6 +304,7 @@ class Gateway::Impl {
 
   std::mutex said_mutex_;
   std::map<std::string, Said> said_;
+  std::optional<uint64_t> said_incidents_;
 
   std::mutex documents_mutex_;
   std::map<std::string, std::shared_ptr<Document>> documents_;

@@ -1,10 +1,11 @@
 // Serves jobs to people and to Prometheus: the live page, its JSON, server-sent events, /metrics.
 //
 //   /  app.js  app.css     the page
-//   /api/v1/jobs           all jobs, a summary each
+//   /api/v1/jobs           all jobs, a summary each, and what the viewer may do
 //   /api/v1/jobs/NAME      the page's document of one (page_document.h)
 //   /api/v1/incidents      troubles of jobs over time (gordian.incidents.v1)
-//   /api/v1/events         an event for each summary that changes
+//   /api/v1/incidents/ID/acknowledge    POST {"by": WHO, "note": TEXT}, with an admin's token
+//   /api/v1/events         an event for each summary that changes, and for incidents
 //   /metrics               OpenMetrics text
 //   /healthz               "ok"
 //
@@ -16,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +35,9 @@ struct GatewayOptions {
   access::TlsFiles tls;  // as in HttpOptions, and so the two below
   std::function<bool(std::string_view token)> may_view;
   bool any_host = false;
+  // Whether a viewer with this token may acknowledge incidents; the error says what to do. Wanted on
+  // loopback as well: other users of the machine may look, not change. Null: nobody may.
+  std::function<Status(std::string_view token)> may_change;
   PageFiles files;
   std::shared_ptr<JobSource> jobs;
   std::shared_ptr<JobMetrics> metrics;  // of `jobs`, if others want them, too; null: its own

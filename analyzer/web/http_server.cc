@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
@@ -180,6 +181,8 @@ class HttpServer::Impl {
     asio::post(io_, [this, key] { last_.erase(key); });
   }
 
+  std::string last_event() const { return EventName(events_); }
+
   Stats stats() const {
     const std::lock_guard lock(mutex_);
     return stats_;
@@ -234,23 +237,31 @@ class HttpServer::Impl {
   }
 
   // 0: it may go on; else the status that refuses it.
-  int Refuses(const Request& request, std::string_view path, const std::string& address) {
+  int Refuses(const Request& request, std::string_view path, const std::string& token,
+              const std::string& address) {
     if (!options_.may_view) {
       return options_.any_host || NamesLoopback(std::string(request[http::field::host])) ? 0 : 421;
     }
-    if (!WantsToken(path)) return 0;
-    const std::string given(request[http::field::authorization]);
-    constexpr std::string_view kScheme = "Bearer ";
-    if (given.starts_with(kScheme) &&
-        options_.may_view(std::string_view(given).substr(kScheme.size()))) {
-      return 0;
-    }
-    if (given.empty()) return 401;  // a browser that does not know the token yet
+    if (!WantsToken(path) || TakesPost(path)) return 0;
+    if (!token.empty() && options_.may_view(token)) return 0;
+    // A browser that does not know the token yet shows none.
+    if (request[http::field::authorization].empty()) return 401;
+    return TooMany(address) ? 429 : 401;
+  }
+
+  bool TakesPost(std::string_view path) const {
+    return options_.takes_post && options_.takes_post(path);
+  }
+
+  // The address has shown a wrong token.
+  bool TooMany(const std::string& address) {
     const int times = wrong_.Note(address);
     if (times == 1) Say("HTTP: a wrong token from " + address);
     if (times == access::WrongTokens::kMany) Say("HTTP: many wrong tokens from " + address);
-    return times <= access::WrongTokens::kMany ? 401 : 429;
+    return times > access::WrongTokens::kMany;
   }
+
+  std::string EventName(uint64_t number) const { return start_ + std::to_string(number); }
 
   void Say(const std::string& line) {
     if (options_.on_refused) options_.on_refused(line);
@@ -264,7 +275,7 @@ class HttpServer::Impl {
   size_t connections_ = 0;
   std::vector<std::weak_ptr<Viewer>> viewers_;
   std::map<std::string, Remembered> last_;
-  uint64_t events_ = 0;
+  std::atomic<uint64_t> events_ = 0;
   std::string start_;  // tells the events of this server from an earlier one's
   access::WrongTokens wrong_;
   std::shared_ptr<asio::ssl::context> tls_;  // null: plain HTTP
@@ -359,9 +370,15 @@ class HttpServer::Impl::Session final : public Viewer,
     const std::optional<std::string> path =
         DecodePath(std::string_view(request.target().data(), request.target().size()));
     head_ = request.method() == http::verb::head;
-    if (!head_ && request.method() != http::verb::get) return Answer({.status = 405});
+    const bool posts = request.method() == http::verb::post;
+    allowed_ = path && server_->TakesPost(*path) ? "POST" : "GET, HEAD";
+    const bool reads = head_ || request.method() == http::verb::get;
+    if (allowed_ == "POST" ? !posts : !reads) return Answer({.status = 405});
     if (!path) return Answer({.status = 400});
-    if (const int refused = server_->Refuses(request, *path, address_); refused != 0) {
+    std::string token(request[http::field::authorization]);
+    constexpr std::string_view kScheme = "Bearer ";
+    token = token.starts_with(kScheme) ? token.substr(kScheme.size()) : "";
+    if (const int refused = server_->Refuses(request, *path, token, address_); refused != 0) {
       return Answer({.status = refused});
     }
     if (*path == kEventsPath) return Watch(request);
@@ -369,7 +386,10 @@ class HttpServer::Impl::Session final : public Viewer,
                       .path = *path,
                       .accept = std::string(request[http::field::accept]),
                       .gzip = std::string(request[http::field::accept_encoding]).find("gzip") !=
-                              std::string::npos};
+                              std::string::npos,
+                      .post = posts,
+                      .token = std::move(token),
+                      .body = posts ? request.body() : ""};
     lowest().expires_never();  // the time that an answer takes is not the peer's
     // Hands the connection over and back, so that the server's thread is the last to hold it.
     asio::post(server_->answers_,
@@ -377,6 +397,9 @@ class HttpServer::Impl::Session final : public Viewer,
                  HttpResponse answer = self->server_->options_.answer(asked);
                  asio::io_context& io = self->server_->io_;
                  asio::post(io, [self = std::move(self), answer = std::move(answer)]() mutable {
+                   if (answer.wrong_token && self->server_->TooMany(self->address_)) {
+                     answer = {.status = 429};
+                   }
                    self->Answer(std::move(answer));
                  });
                });
@@ -397,7 +420,7 @@ class HttpServer::Impl::Session final : public Viewer,
     response_->set(http::field::vary, "Accept, Accept-Encoding");
     if (answer.status == 401) response_->set(http::field::www_authenticate, "Bearer");
     if (answer.status == 429) response_->set(http::field::retry_after, "60");
-    if (answer.status == 405) response_->set(http::field::allow, "GET, HEAD");
+    if (answer.status == 405) response_->set(http::field::allow, allowed_);
     SetSafeHeaders(&response_->base());
     response_->keep_alive(keep_alive_);
     const size_t length = answer.body.size();
@@ -486,6 +509,7 @@ class HttpServer::Impl::Session final : public Viewer,
   std::optional<http::response_serializer<http::string_body>> header_;
   bool keep_alive_ = false;
   bool head_ = false;
+  std::string allowed_;  // methods of the path
   bool watching_ = false;
   std::deque<std::string> waiting_;
   size_t waiting_bytes_ = 0;
@@ -545,7 +569,7 @@ void HttpServer::Impl::Send(const std::string& key, const std::string& event,
                             const std::string& data) {
   Remembered& last = last_[key];
   last.number = ++events_;
-  last.text = "id: " + start_ + std::to_string(last.number) + "\nevent: " + event +
+  last.text = "id: " + EventName(last.number) + "\nevent: " + event +
               "\ndata: " + Printable(CleanUtf8(data)) + "\n\n";
   for (const auto& one : viewers_) {
     if (const auto viewer = one.lock()) viewer->Push(last.text);
@@ -561,6 +585,7 @@ void HttpServer::Publish(const std::string& key, const std::string& event,
   impl_->Publish(key, event, data);
 }
 void HttpServer::Forget(const std::string& key) { impl_->Forget(key); }
+std::string HttpServer::last_event() const { return impl_->last_event(); }
 HttpServer::Stats HttpServer::stats() const { return impl_->stats(); }
 void HttpServer::Stop() { impl_->Stop(); }
 

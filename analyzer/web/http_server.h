@@ -28,6 +28,9 @@ struct HttpRequest {
   std::string path;    // percent-decoded, without what follows '?'
   std::string accept;  // as the client sent it
   bool gzip = false;   // the client takes it
+  bool post = false;   // POST: `body` has what it brings
+  std::string token;   // of "Authorization: Bearer TOKEN"; nobody has vouched for it
+  std::string body;
 };
 
 struct HttpResponse {
@@ -35,6 +38,9 @@ struct HttpResponse {
   std::string type = "text/plain; charset=utf-8";
   std::string body;
   bool gzip = false;  // `body` is packed
+  // The token is not one that may do this: the server counts it, and turns an address away that has
+  // shown many.
+  bool wrong_token = false;
 };
 
 struct HttpOptions {
@@ -45,7 +51,10 @@ struct HttpOptions {
   // host, so that no page of another site can (DNS rebinding).
   std::function<bool(std::string_view token)> may_view;
   bool any_host = false;  // with a null may_view: whatever host a peer names
-  // GET and HEAD of anything but kEventsPath; called on several threads at once.
+  // Which paths take POST, and that alone; all others take GET and HEAD. Null: none does. What a POST
+  // may do is for `answer` to judge by its token.
+  std::function<bool(std::string_view path)> takes_post;
+  // Of anything but kEventsPath; called on several threads at once.
   std::function<HttpResponse(const HttpRequest&)> answer;
   // A line for an address that shows a wrong token, and for files that cannot be used any more.
   std::function<void(const std::string&)> on_refused;
@@ -70,6 +79,8 @@ class HttpServer {
   void Publish(const std::string& key, const std::string& event, const std::string& data);
   // The key is gone: later viewers do not get it.
   void Forget(const std::string& key);
+  // Names the last event that was sent: a viewer that shows it as Last-Event-ID gets those after it.
+  std::string last_event() const;
 
   struct Stats {
     size_t connections = 0;

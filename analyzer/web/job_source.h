@@ -3,6 +3,7 @@
 #define GORDIAN_ANALYZER_WEB_JOB_SOURCE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,14 @@ class JobSource {
   virtual std::string StatusJson(const std::string& job) = 0;
   // gordian.incidents.v1; "": this source keeps none. May take long.
   virtual std::string IncidentsJson() { return ""; }
+  // Differs once IncidentsJson does; quick. Nothing: there is none to show.
+  virtual std::optional<uint64_t> IncidentChanges() { return std::nullopt; }
+  // Returns the incident's whole id. May take long. Errors: kNotFound, there is no such incident;
+  // kInvalidArgument, several ids begin so; others: it cannot be kept.
+  virtual StatusOr<std::string> Acknowledge(const std::string& id, const std::string&,
+                                            const std::string&) {
+    return Status::NotFound("no incident has the id " + id);
+  }
 };
 
 }  // namespace gordian::web

@@ -136,9 +136,7 @@ int Acknowledge(const IncidentsFlags& flags, const std::vector<Place>& places) {
       continue;
     }
     const StatusOr<std::string> id = (*store)->Acknowledge(
-        flags.acknowledge, {.time_ns = RealNs(),
-                            .who = UserName(),
-                            .note = Printable(CleanUtf8(flags.note.substr(0, 4096)))});
+        flags.acknowledge, {.time_ns = RealNs(), .who = UserName(), .note = flags.note});
     if (id.ok()) {
       return PrintOut(flags.json ? nlohmann::ordered_json{{"acknowledged", *id}}.dump() + "\n"
                                  : "acknowledged incident " + *id + "\n")

@@ -45,6 +45,10 @@ class RunIncidents {
   void OnVerdict(const analyzer::VerdictUpdate& update, bool interrupted);
   void SetPage(const std::string& address) { book_.SetPage(address); }
   std::string Json() const { return book_.Json(session_); }
+  uint64_t changes() const { return book_.changes(); }  // 0: there was no incident
+  StatusOr<std::string> Acknowledge(const std::string& id, const incidents::Acknowledgement& by) {
+    return book_.Acknowledge(session_, id, by);
+  }
 
   AlertCommands& commands() { return commands_; }
 

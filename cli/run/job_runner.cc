@@ -206,7 +206,7 @@ void JobRunner::OpenPage() {
                               .job = JobName(),
                               .session_dir = options_.session_dir,
                               .session_folder = options_.session_folder,
-                              .incidents_json = [this] { return incidents_->Json(); }});
+                              .incidents = incidents_.get()});
   const auto on_line = [desk = desk_.get()](const std::string& line) {
     desk->OnNotice("gordian: " + Printable(line) + "\n");
   };

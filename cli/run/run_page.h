@@ -9,6 +9,7 @@
 
 #include "analyzer/metrics/otlp_target.h"
 #include "analyzer/session/analysis.h"
+#include "cli/incidents/run_incidents.h"
 #include "common/owned_folder.h"
 #include "common/status.h"
 
@@ -19,7 +20,7 @@ struct RunPageOptions {
   std::string job;
   std::string session_dir;                            // as people type it; empty: none
   std::shared_ptr<const OwnedFolder> session_folder;  // null: none
-  std::function<std::string()> incidents_json;        // gordian.incidents.v1; empty: none
+  RunIncidents* incidents = nullptr;                  // outlives the page
 };
 
 class RunPage {

@@ -242,6 +242,10 @@ StatusOr<std::string> ServePage(const ServeFlags& flags,
   };
   options.tls = flags.tls;
   options.any_host = flags.insecure;
+  options.may_change = [sessions = flags.sessions](std::string_view shown) {
+    const StatusOr<OwnedFolder> folder = OwnedFolder::Adopt(sessions);
+    return folder.ok() ? MayChange(*folder, sessions, shown) : folder.status();
+  };
   std::string token;
   if (WantsToken(flags, flags.http)) {
     token = key->ViewerToken();
@@ -315,7 +319,7 @@ int Serve(const ServeFlags& flags) {
   AlertCommands commands;
   incidents::IncidentBook book(BookOf(flags, *alerts, &commands, &printer));
   analyzer::FleetServer fleet;
-  FleetPages pages(&fleet, [&book] { return book.Json(""); });
+  FleetPages pages(&fleet, &book);
   // Gateway and pusher are stopped before the jobs go.
   const std::shared_ptr<web::JobSource> jobs_of_pages(&pages, [](web::JobSource*) {});
   const auto job_metrics = std::make_shared<web::JobMetrics>(jobs_of_pages);

@@ -10,12 +10,13 @@
 #include "analyzer/report/verdict_json.h"
 #include "analyzer/session/session_files.h"
 #include "cli/web/live_page.h"
+#include "common/clock.h"
 #include "common/owned_folder.h"
 
 namespace gordian::cli {
 
-FleetPages::FleetPages(analyzer::FleetServer* fleet, std::function<std::string()> incidents_json)
-    : fleet_(fleet), incidents_json_(std::move(incidents_json)), writer_([this] { Run(); }) {}
+FleetPages::FleetPages(analyzer::FleetServer* fleet, incidents::IncidentBook* book)
+    : fleet_(fleet), book_(book), writer_([this] { Run(); }) {}
 
 FleetPages::~FleetPages() { Stop(); }
 
@@ -97,6 +98,16 @@ std::string FleetPages::StatusJson(const std::string& job) {
     return status;
   }
   return "";  // what is over has no present state
+}
+
+std::optional<uint64_t> FleetPages::IncidentChanges() {
+  return book_ == nullptr ? std::nullopt : std::optional(book_->changes());
+}
+
+StatusOr<std::string> FleetPages::Acknowledge(const std::string& id, const std::string& by,
+                                              const std::string& note) {
+  if (book_ == nullptr) return JobSource::Acknowledge(id, by, note);
+  return book_->Acknowledge("", id, {.time_ns = RealNs(), .who = by, .note = note});
 }
 
 void FleetPages::WriteSoon(const std::string& folder) {

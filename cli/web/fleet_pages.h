@@ -3,16 +3,17 @@
 #define GORDIAN_CLI_WEB_FLEET_PAGES_H_
 
 #include <condition_variable>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "analyzer/fleet/fleet_server.h"
+#include "analyzer/incidents/incident_book.h"
 #include "analyzer/web/gateway.h"
 #include "cli/web/recorded_page.h"
 #include "cli/web/session_page.h"
@@ -22,15 +23,17 @@ namespace gordian::cli {
 // Thread-safe. A job's name is that of its folder, which no other job of the server has.
 class FleetPages final : public web::JobSource {
  public:
-  // `fleet` must outlive this object. `incidents_json`: gordian.incidents.v1, from any thread.
-  explicit FleetPages(analyzer::FleetServer* fleet,
-                      std::function<std::string()> incidents_json = nullptr);
+  // Both must outlive this object. A null `book`: no incidents are kept.
+  explicit FleetPages(analyzer::FleetServer* fleet, incidents::IncidentBook* book = nullptr);
   ~FleetPages() override;
 
   std::vector<web::JobSummary> Jobs() override;
   StatusOr<web::PageParts> Look(const std::string& job) override;
   std::string StatusJson(const std::string& job) override;
-  std::string IncidentsJson() override { return incidents_json_ ? incidents_json_() : ""; }
+  std::string IncidentsJson() override { return book_ == nullptr ? "" : book_->Json(""); }
+  std::optional<uint64_t> IncidentChanges() override;
+  StatusOr<std::string> Acknowledge(const std::string& id, const std::string& by,
+                                    const std::string& note) override;
 
   // A verdict of the job in this folder has changed: writes its report.html soon, on a thread of its
   // own. Quick; any thread.
@@ -46,7 +49,7 @@ class FleetPages final : public web::JobSource {
   void Run();
 
   analyzer::FleetServer* const fleet_;
-  const std::function<std::string()> incidents_json_;
+  incidents::IncidentBook* const book_;
   std::mutex mutex_;
   std::map<std::string, web::JobSummary> over_;  // of jobs that are over, by folder, and so
   std::map<std::string, std::shared_ptr<HistoryOfTrace>> history_;  // of those in trouble

@@ -2,6 +2,9 @@
 
 #include <unistd.h>
 
+#include "analyzer/access/access_key.h"
+#include "common/shell_quote.h"
+
 namespace gordian::cli {
 
 std::string PageAddress(const std::string& listen, int port, bool tls, const std::string& token) {
@@ -12,6 +15,14 @@ std::string PageAddress(const std::string& listen, int port, bool tls, const std
   }
   return (tls ? "https://" : "http://") + host + ":" + std::to_string(port) + "/" +
          (token.empty() ? "" : "#token=" + token);
+}
+
+Status MayChange(const OwnedFolder& folder, const std::string& name, std::string_view token) {
+  const StatusOr<access::AccessKey> key = access::AccessKey::Find(folder);
+  if (key.ok() && key->MayChange(token)) return Status::Ok();
+  if (!key.ok() && key.status().code() != StatusCode::kNotFound) return key.status();
+  return Status::PermissionDenied("this token is no admin's; gordian token --role admin " +
+                                  ShownQuote(name) + " prints one");
 }
 
 }  // namespace gordian::cli

@@ -68,6 +68,7 @@ int Token(const TokenFlags& flags) {
   }
   const std::string token = !flags.job.empty()          ? key->JobToken(flags.job)
                             : flags.role == "collector" ? key->CollectorToken()
+                            : flags.role == "admin"     ? key->AdminToken()
                                                         : key->ViewerToken();
   return PrintOut(token + "\n") ? kExitOk : kExitUsage;
 }
@@ -102,9 +103,10 @@ void AddTokenVerb(CLI::App& app, VerbContext* context) {
       ->type_name("DIR");
   CLI::Option* const role =
       verb->add_option("--role", flags->role,
-                       "viewer: sees all jobs (default); collector: is a node of any job, too")
+                       "viewer: sees all jobs (default); admin: acknowledges incidents, too; "
+                       "collector: sees all jobs, and is a node of any")
           ->type_name("ROLE")
-          ->check(CLI::IsMember({"viewer", "collector"}));
+          ->check(CLI::IsMember({"viewer", "admin", "collector"}));
   verb->add_option("--job", flags->job, "Is a node of this job, and of no other")
       ->type_name("NAME")
       ->excludes(role);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
 
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -19,6 +20,8 @@
 #include "cli/web/page_address.h"
 #include "cli/web/recorded_page.h"
 #include "cli/web/session_page.h"
+#include "common/clock.h"
+#include "common/json_text.h"
 #include "dashboard/page_files.h"
 
 namespace gordian::cli {
@@ -37,8 +40,16 @@ class OneJob final : public web::JobSource {
     return options_.analysis->StatusJson(nullptr);
   }
 
-  std::string IncidentsJson() override {
-    return options_.incidents_json ? options_.incidents_json() : "";
+  std::string IncidentsJson() override { return options_.incidents->Json(); }
+
+  std::optional<uint64_t> IncidentChanges() override {
+    const uint64_t changes = options_.incidents->changes();
+    return changes == 0 ? std::nullopt : std::optional(changes);
+  }
+
+  StatusOr<std::string> Acknowledge(const std::string& id, const std::string& by,
+                                    const std::string& note) override {
+    return options_.incidents->Acknowledge(id, {.time_ns = RealNs(), .who = by, .note = note});
   }
 
   StatusOr<web::PageParts> Look(const std::string& job) override {
@@ -88,6 +99,11 @@ class PageOfRun final : public RunPage {
     options.jobs = job_;
     options.metrics = metrics_;
     options.on_refused = std::move(on_line);
+    if (job_->options().session_folder != nullptr) {
+      options.may_change = [job = job_](std::string_view shown) {
+        return MayChange(*job->options().session_folder, job->options().session_dir, shown);
+      };
+    }
     std::string token;
     if (!IsLoopback(listen)) {
       if (job_->options().session_folder == nullptr) {

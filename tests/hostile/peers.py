@@ -193,6 +193,11 @@ def ask(port, path="/healthz", patience=10):
         return ""
 
 
+def acknowledge(body, headers=b""):
+    return (b"POST /api/v1/incidents/5f0c27a91e44/acknowledge HTTP/1.1\r\nHost: localhost\r\n" + headers +
+            b"Content-Length: %d\r\n\r\n" % len(body) + body)
+
+
 def http_garbage(case):
     """Malformed, oversized and forbidden requests: each is refused by a status or cut off, and tells nothing."""
     long = b"A" * 200_000
@@ -206,7 +211,9 @@ def http_garbage(case):
                 b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
                 b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"\0" * 5000,
                 b"GET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n",
-                b"DELETE /api/v1/jobs/a HTTP/1.1\r\nHost: localhost\r\n\r\n"]
+                b"DELETE /api/v1/jobs/a HTTP/1.1\r\nHost: localhost\r\n\r\n", acknowledge(b'{"by":"x"}'),
+                acknowledge(b'{"by":"x"}', b"Authorization: Bearer admin-0123456789abcdef0123456789abcdef\r\n"),
+                acknowledge(b"[" * 4000, b"Authorization: Bearer \r\n"), acknowledge(long)]
 
     def attack(server, at_end):
         random.seed(24)
@@ -232,6 +239,7 @@ def http_garbage(case):
             first = answer.split(b"\r\n", 1)[0]
             expect(not answer or first.startswith(b"HTTP/1."), "an answer that is no HTTP:", first, bytes(request[:80]))
             expect(b" 500 " not in first, bytes(request[:80]))
+            expect(b'"acknowledged"' not in answer, "an incident was acknowledged:", bytes(request[:200]))
         expect(leaked == 0, "a file was read")
         expect(" 200 " in ask(port), "the server does not answer any more")
         print(f"{tried} requests")

@@ -73,6 +73,17 @@ class LockTest(CliTest):
         return ["--token-file", self.write(name, self.token(*options) + "\n", mode=0o600)]
 
 
+def post(url, body, token=None):
+    """The status and the text of the answer to a POST."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=20) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
 def fetch(url, token=None, context=None):
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
     try:
@@ -228,11 +239,69 @@ class Tokens(LockTest):
             self.signal_until_gone(serve, signal.SIGTERM)
         self.assertFalse(os.path.exists(self.path("all/access.key")))
 
+    def incident_of(self, here, token=None):
+        request = urllib.request.Request(here + "api/v1/incidents",
+                                         headers={"Authorization": f"Bearer {token}"} if token else {})
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return json.load(answer)["incidents"][0]
+
+    def test_only_an_admin_acknowledges_on_loopback_as_well(self):
+        for http, name in (("127.0.0.1:0", "a"), ("0.0.0.0:0", "b")):
+            with self.subTest(http=http):
+                serve, at, first = self.serve(http=http)
+                here = f"http://127.0.0.1:{urllib.parse.urlsplit(first['page']).port}/"
+                hangs = self.start("run", "--emulator", "--quiet", "--analyzer", at, "--job", name, "--session", name,
+                                   "--", *HANG, env=clean_environment(), stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL)
+                self.assertTrue(wait_until(lambda: self.arrived(name) == "deadlock"))
+                if http.startswith("127"):
+                    code, said = post(here + "api/v1/incidents/5f0c/acknowledge", {"by": "ann"}, "admin-guess")
+                    self.assertEqual(code, 403)
+                    self.assertIn("gordian token --role admin all prints one", said)
+                    self.assertFalse(os.path.exists(self.path("all/access.key")), "a guess makes no key")
+                viewer, admin = self.token(), self.token("--role", "admin")
+                see = viewer if first["page"].endswith(viewer) else None
+                self.assertTrue(wait_until(lambda: self.incident_of(here, see)["open"]))
+                incident = self.incident_of(here, see)["id"]
+                address = f"{here}api/v1/incidents/{incident}/acknowledge"
+                os.mkdir(self.path(f"foreign-{name}"))
+                foreign = self.gordian("token", f"foreign-{name}", "--role", "admin").stdout.strip()
+                collector, job = self.token("--role", "collector"), self.token("--job", name)
+                ann = {"by": "ann", "note": "node9 <b>again</b>"}
+                for token, wanted in ((None, 401), (viewer, 403), (collector, 403), (job, 403), (foreign, 403)):
+                    code, said = post(address, ann, token)
+                    self.assertEqual(code, wanted, (token, said))
+                    self.assertIn("gordian token --role admin", said)
+                for body, wanted in ((b"{", 400), (b"[]", 400), ({"note": "x"}, 400), ({"by": 7}, 400),
+                                     ({"by": "ann", "note": "x" * 5000}, 413)):
+                    code, said = post(address, body, admin)
+                    self.assertEqual(code, wanted, said)
+                code, said = post(f"{here}api/v1/incidents/nosuch/acknowledge", ann, admin)
+                self.assertEqual((code, said), (404, "404: no incident has the id nosuch\n"))
+                self.assertEqual(self.incident_of(here, see)["acknowledgements"], [])
+                for by in (ann, {"by": "bob"}):
+                    self.assertEqual(post(address, by, admin), (200, json.dumps({"acknowledged": incident},
+                                                                                separators=(",", ":"))))
+                kept = self.incident_of(here, admin)["acknowledgements"]
+                self.assertEqual([(one["who"], one["note"]) for one in kept], [("ann", ann["note"]), ("bob", "")])
+                self.assertEqual(post(here + "api/v1/jobs", ann, admin)[0], 405)
+                self.assertEqual(fetch(address, admin), 405)
+                # The command line has the same.
+                listed = self.gordian("incidents", "--sessions", "all", "--json", "--job", name)
+                self.assertEqual(json.loads(listed.stdout)["incidents"][0]["acknowledgements"], kept)
+                self.end_job(hangs)
+                said = serve.stderr
+                self.signal_until_gone(serve, signal.SIGTERM)
+                said = said.read()
+                self.assertEqual(said.count("HTTP: a wrong token from 127.0.0.1"), 1, said)
+                self.assertNotIn(viewer, said)
+
     def test_tokens_last_until_the_key_is_removed(self):
         os.mkdir(self.path("all"))
         first = self.token("--job", "j")
         self.assertEqual(self.token("--job", "j"), first)
-        self.assertEqual(len({first, self.token(), self.token("--role", "collector"), self.token("--job", "k")}), 4)
+        others = {self.token(), self.token("--role", "collector"), self.token("--role", "admin"), self.token("--job", "k")}
+        self.assertEqual(len(others | {first}), 5)
         os.remove(self.path("all/access.key"))
         self.assertNotEqual(self.token("--job", "j"), first)
 

@@ -30,6 +30,12 @@ TEST_F(AccessKeyTest, EachTokenOpensItsOwn) {
   const std::string job = key.JobToken("train");
   EXPECT_TRUE(key.MayView(viewer));
   EXPECT_TRUE(key.MayView(collector));
+  EXPECT_TRUE(key.MayView(key.AdminToken()));
+  EXPECT_TRUE(key.MayChange(key.AdminToken()));
+  EXPECT_FALSE(key.MayWrite(key.AdminToken(), "train"));
+  for (const std::string& other : {viewer, collector, job, std::string()}) {
+    EXPECT_FALSE(key.MayChange(other)) << other;
+  }
   EXPECT_FALSE(key.MayView(job));
   EXPECT_FALSE(key.MayWrite(viewer, "train"));
   EXPECT_TRUE(key.MayWrite(collector, "train"));
@@ -42,10 +48,11 @@ TEST_F(AccessKeyTest, EachTokenOpensItsOwn) {
 // No name of a job makes another role's token, or another job's.
 TEST_F(AccessKeyTest, NoTwoAreAlike) {
   const AccessKey key = Key();
-  std::set<std::string> tokens = {key.ViewerToken(), key.CollectorToken()};
-  size_t made = 2;
-  for (const std::string& job : {std::string(), std::string("viewer"), std::string("\0", 1),
-                                 std::string("a\0b", 3), std::string("a"), std::string("ab")}) {
+  std::set<std::string> tokens = {key.ViewerToken(), key.AdminToken(), key.CollectorToken()};
+  size_t made = 3;
+  for (const std::string& job :
+       {std::string(), std::string("viewer"), std::string("admin"), std::string("\0", 1),
+        std::string("a\0b", 3), std::string("a"), std::string("ab")}) {
     tokens.insert(key.JobToken(job));
     ++made;
   }
@@ -53,6 +60,13 @@ TEST_F(AccessKeyTest, NoTwoAreAlike) {
   EXPECT_FALSE(key.MayView(""));
   EXPECT_FALSE(key.MayView("viewer-"));
   EXPECT_FALSE(key.MayWrite("", ""));
+}
+
+TEST_F(AccessKeyTest, IsFoundOnlyWhereOneWasMade) {
+  EXPECT_EQ(AccessKey::Find(folder_).status().code(), StatusCode::kNotFound);
+  EXPECT_NE(::access(Path().c_str(), F_OK), 0) << "looking for a key makes none";
+  const std::string made = Key().AdminToken();
+  EXPECT_EQ(AccessKey::Find(folder_)->AdminToken(), made);
 }
 
 TEST_F(AccessKeyTest, TheKeyStaysUntilItIsRemoved) {

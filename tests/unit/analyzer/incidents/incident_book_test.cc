@@ -104,6 +104,32 @@ class BookTest : public testing::Test {
 
 using Texts = std::vector<std::string>;
 
+TEST_F(BookTest, TakesAcknowledgementsOfItsSessionAlone) {
+  Start();
+  EXPECT_EQ(book_->changes(), 0u);
+  EXPECT_EQ(book_->Acknowledge("", "5f0c", {.who = "ann"}).status().code(), StatusCode::kNotFound);
+  Hang();
+  Wait();
+  const uint64_t before = book_->changes();
+  EXPECT_GT(before, 0u);
+  const auto incident = [this] {
+    return ParseJson<nlohmann::json>(book_->Json(""))["incidents"].at(0);
+  };
+  const std::string id = incident()["id"];
+  EXPECT_EQ(book_->Acknowledge("other", id, {.who = "ann"}).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(book_->Acknowledge("train", "", {.who = "ann"}).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(book_->changes(), before);
+  const Acknowledgement by{.time_ns = RealNs(), .who = "ann\n\xff", .note = std::string(5000, 'x')};
+  EXPECT_EQ(*book_->Acknowledge("train", id, by), id);
+  EXPECT_EQ(*book_->Acknowledge("", id, {.time_ns = RealNs(), .who = "bob"}), id);
+  EXPECT_EQ(book_->changes(), before + 2);
+  const nlohmann::json kept = incident()["acknowledgements"];
+  ASSERT_EQ(kept.size(), 2u);
+  EXPECT_EQ(kept[0]["who"], "ann ?");
+  EXPECT_EQ(kept[0]["note"], std::string(4096, 'x'));
+  EXPECT_EQ(kept[1]["who"], "bob");
+}
+
 TEST_F(BookTest, OneTroubleIsOneIncidentAndOneAlert) {
   Start();
   Heal();

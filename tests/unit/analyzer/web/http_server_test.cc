@@ -23,8 +23,11 @@ class HttpServerTest : public testing::Test {
     if (!token.empty()) {
       options.may_view = [token](std::string_view given) { return given == token; };
     }
+    options.takes_post = [](std::string_view path) { return path == "/api/post"; };
     options.answer = [this](const HttpRequest& request) -> HttpResponse {
       ++asked_;
+      if (request.post && request.token != "admin") return {.status = 403, .wrong_token = true};
+      if (request.post) return {.body = "posted " + request.body + "\n"};
       if (request.path == "/missing") return {.status = 404};
       return {.body = "path=" + request.path + (request.gzip ? " gzip" : "") + "\n"};
     };
@@ -118,6 +121,47 @@ TEST_F(HttpServerTest, WantsTheTokenForDataAlone) {
   }
   EXPECT_EQ(StatusOf(Get(port, "/api/v1/jobs", "Authorization: Bearer s3cret-s3cret-s3cret\r\n")),
             "200");
+}
+
+std::string Post(int port, const std::string& path, const std::string& body,
+                 const std::string& headers = "") {
+  RawClient client(port);
+  client.Send("POST " + path + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + headers +
+              "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+  return client.ReadAll();
+}
+
+// On loopback, where no token is wanted, and where one is.
+class HttpServerPostTest : public HttpServerTest,
+                           public testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Tokens, HttpServerPostTest, testing::Values("", "viewer"));
+
+TEST_P(HttpServerPostTest, TakesPostWhereItIsToAndNothingElseThere) {
+  Start(GetParam());
+  const int port = server_.port();
+  const std::string admin = "Authorization: Bearer admin\r\n";
+  const std::string done = Post(port, "/api/post", "{}", admin);
+  EXPECT_EQ(StatusOf(done), "200") << done;
+  EXPECT_NE(done.find("posted {}"), std::string::npos) << done;
+  const std::string got = Get(port, "/api/post", admin);
+  EXPECT_EQ(StatusOf(got), "405");
+  EXPECT_NE(got.find("Allow: POST\r\n"), std::string::npos) << got;
+  EXPECT_EQ(StatusOf(Post(port, "/api/other", "{}", admin)), "405");
+  EXPECT_EQ(StatusOf(Post(port, "/api/post", std::string(4096, 'x'), admin)), "200");
+  EXPECT_EQ(StatusOf(Post(port, "/api/post", std::string(4097, 'x'), admin)), "413");
+  EXPECT_EQ(StatusOf(Post(port, "/api/post", "{}")), "403");
+  EXPECT_EQ(StatusOf(Post(port, "/api/post", "{}", "Authorization: Basic admin\r\n")), "403");
+}
+
+TEST_F(HttpServerTest, CountsTokensThatMayNotPost) {
+  Start();
+  std::string last;
+  for (int i = 0; i < 20; ++i) last = StatusOf(Post(server_.port(), "/api/post", "{}"));
+  EXPECT_EQ(last, "429");
+  const std::string admin = "Authorization: Bearer admin\r\n";
+  EXPECT_EQ(StatusOf(Post(server_.port(), "/api/post", "{}", admin)), "200");
+  const std::lock_guard lock(mutex_);
+  EXPECT_EQ(refused_.size(), 2u) << "one line for the first, one for many";
 }
 
 TEST_F(HttpServerTest, TurnsAwayAnAddressThatGuesses) {
