@@ -10,11 +10,22 @@ import { quietText } from "./model/words";
 import { PageProvider, type PageContext } from "./ui/context";
 import { kKeys, useKeys } from "./ui/keys";
 import { KindChip } from "./ui/parts";
-import { go, kViews, kViewTitles, parseRoute, routeHash, type Route, type View } from "./ui/route";
+import {
+  go,
+  kViews,
+  kViewTitles,
+  parseRoute,
+  placeHash,
+  routeHash,
+  type Place,
+  type Route,
+  type View,
+} from "./ui/route";
 import { CommunicatorsView } from "./views/communicators";
 import { DiffView } from "./views/diff";
 import { GraphView } from "./views/graph";
 import { HealthView } from "./views/health";
+import { IncidentsView } from "./views/incidents";
 import { JobsView } from "./views/jobs";
 import { RanksView } from "./views/ranks";
 import { StacksView } from "./views/stacks";
@@ -104,7 +115,31 @@ function Tabs(props: { job: string; view: View }) {
   );
 }
 
+const kPlaceTitles: Record<Place, string> = {
+  jobs: "Jobs",
+  incidents: "Incidents",
+  compare: "Compare",
+};
+
+function Places(props: { place: Place }) {
+  return (
+    <nav class="tabs" aria-label="Lists">
+      {(["jobs", "incidents"] as const).map((place) => (
+        <a
+          key={place}
+          href={placeHash(place)}
+          aria-current={place === props.place ? "page" : undefined}
+        >
+          {kPlaceTitles[place]}
+        </a>
+      ))}
+    </nav>
+  );
+}
+
 interface FrameProps {
+  place?: Place;
+  has_incidents?: boolean;
   job: string | null;
   view: View;
   page: PageDocument | null;
@@ -120,7 +155,7 @@ function Frame(props: FrameProps) {
   useKeys(props.page === null ? null : props.job, help, setHelp);
   const verdict = props.page?.verdict ?? props.page?.status ?? null;
   const since = quietText(verdict?.verdict ?? "", props.since);
-  const title = props.job === null ? "Jobs" : printable(props.job);
+  const title = props.job === null ? kPlaceTitles[props.place ?? "jobs"] : printable(props.job);
   useEffect(() => {
     const kind = verdict === null ? "" : ` · ${verdict.verdict.replace(/_/g, " ")}`;
     document.title = `${title}${kind} · gordian`;
@@ -159,6 +194,7 @@ function Frame(props: FrameProps) {
           </button>
         </div>
         {props.job !== null && props.page !== null && <Tabs job={props.job} view={props.view} />}
+        {props.job === null && props.has_incidents && <Places place={props.place ?? "jobs"} />}
         {props.bar}
       </header>
       <main id="main" tabIndex={-1}>
@@ -251,8 +287,9 @@ export function LiveApp(props: {
   useEffect(() => {
     if (led || jobs.length === 0) return;
     setLed(true);
-    if (route.job === null && jobs.length === 1) go(routeHash(jobs[0]!.job, "verdict"), true);
-  }, [jobs, led, route.job]);
+    const asks = route.job !== null || route.place !== "jobs";
+    if (!asks && jobs.length === 1) go(routeHash(jobs[0]!.job, "verdict"), true);
+  }, [jobs, led, route.job, route.place]);
   const page = state.watched === route.job ? state.page : null;
   // The last event may come without its document: a server of one job ends with the job.
   const row = route.job === null ? undefined : state.jobs.get(route.job);
@@ -274,10 +311,19 @@ export function LiveApp(props: {
     );
   }
   if (route.job === null) {
+    const { place, params } = route;
     return (
-      <Frame {...frame} job={null} page={null}>
+      <Frame {...frame} place={place} has_incidents={state.has_incidents} job={null} page={null}>
         {state.connection === "connecting" ? (
           <p class="notice">Asking the server…</p>
+        ) : place === "incidents" ? (
+          <IncidentsView
+            filter={params["q"] ?? ""}
+            jobs={state.jobs}
+            changed_at={state.incidents_at}
+            may_acknowledge={state.may_acknowledge}
+            onToken={props.onToken}
+          />
         ) : (
           <JobsView jobs={jobs} />
         )}

@@ -25,6 +25,31 @@ class Mock {
     this.documents = 0;
     this.event = 0;
     this.port = 0;
+    this.incidents = null; // none are kept
+    this.admin = "";
+  }
+
+  changeIncidents(incidents) {
+    this.incidents = incidents;
+    for (const stream of this.streams) {
+      stream.write(`id: ${++this.event}\nevent: incidents\ndata: {}\n\n`);
+    }
+  }
+
+  acknowledge(id, request, response) {
+    let text = "";
+    request.on("data", (piece) => (text += piece));
+    request.on("end", () => {
+      if (request.headers.authorization !== `Bearer ${this.admin}`) {
+        response.writeHead(403).end("403: this token is no admin's\n");
+        return;
+      }
+      const { by, note } = JSON.parse(text);
+      const one = { time: "2026-11-28T01:30:00Z", who: by, note };
+      this.incidents.find((incident) => incident.id === id).acknowledgements.push(one);
+      response.writeHead(200, { "Content-Type": "application/json" });
+      response.end(JSON.stringify({ acknowledged: id }));
+    });
   }
 
   row(job) {
@@ -73,7 +98,19 @@ class Mock {
       response.writeHead(401).end();
     } else if (pathname === "/api/v1/jobs") {
       const jobs = [...this.pages.keys()].map((job) => this.row(job));
-      json({ schema: "gordian.jobs.v1", gordian_version: "0.1.0", jobs });
+      json({
+        schema: "gordian.jobs.v1",
+        gordian_version: "0.1.0",
+        last_event: `${this.event}`,
+        has_incidents: this.incidents !== null,
+        may_acknowledge:
+          this.admin !== "" && request.headers.authorization === `Bearer ${this.admin}`,
+        jobs,
+      });
+    } else if (pathname === "/api/v1/incidents") {
+      json({ schema: "gordian.incidents.v1", incidents: this.incidents ?? [] });
+    } else if (request.method === "POST") {
+      this.acknowledge(pathname.split("/").at(-2), request, response);
     } else if (pathname === "/api/v1/events") {
       this.resumed.push(request.headers["last-event-id"] ?? "");
       response.writeHead(200, { "Content-Type": "text/event-stream" });
@@ -226,6 +263,131 @@ test("several jobs are listed, also with hostile names", async () => {
     assert.deepEqual(own(seen.errors), []);
     await tab.close();
   }
+  await mock.stop();
+});
+
+function incident(id, more) {
+  return {
+    id,
+    job: "train",
+    session: "train",
+    nodes: ["node7"],
+    open: true,
+    opened: "2026-11-28T01:00:00Z",
+    ended: "",
+    how_ended: "",
+    verdict: "deadlock",
+    confidence: "confirmed",
+    check: "cycle",
+    summary: "Ranks 2 and 3 wait for each other.",
+    culprits: [{ rank: 3, pid: 4711, node: "node7" }],
+    victims: "0,1",
+    revisions: [{ revision: 3, time: "", confidence: "confirmed", verdict: "deadlock" }],
+    acknowledgements: [],
+    alerts: [{ alert: "confirmed", target: "https://hooks.slack.com", time: "", state: "sent" }],
+    ...more,
+  };
+}
+
+test("incidents are listed, come by themselves, and an admin acknowledges one", async () => {
+  const mock = new Mock();
+  mock.change("train", stuck());
+  mock.admin = "admin-1";
+  await mock.start();
+  const { tab, seen } = await openTab(browser, 1280, "light");
+  await tab.goto(`${mock.address}#/job/train/verdict`);
+  await tab.waitForSelector(".cycle");
+  await tab.click(".brand");
+  await tab.waitForSelector(".jobs li");
+  assert.equal(await tab.locator("nav[aria-label=Lists]").count(), 0, "there is no incident");
+
+  mock.changeIncidents([]);
+  await tab.click("nav[aria-label=Lists] a[href='#/incidents']");
+  await tab.waitForSelector("text=There has been no incident.");
+  assert.deepEqual(await axe(tab), []);
+  const name = "<img src=x onerror=alert(1)>\u202e";
+  mock.changeIncidents([
+    incident("aa", {
+      job: name,
+      session: "gone",
+      open: false,
+      opened: "2026-11-27T01:00:00Z",
+      ended: "2026-11-27T01:12:03Z",
+      how_ended: "withdrawn",
+      confidence: "suspected",
+      summary: name.repeat(5),
+      alerts: [],
+      acknowledgements: [{ time: "2026-11-27T01:10:00Z", who: name, note: name }],
+    }),
+    incident("5f0c27a91e44", {}),
+  ]);
+  await tab.waitForSelector(".incident:nth-child(2)");
+  const [first, second] = await tab.locator(".incident").allInnerTexts();
+  for (const text of [
+    "DEADLOCK",
+    "open for ",
+    "2026-11-28 01:00:00 UTC",
+    "rank 3 pid 4711 on node7; behind them: 0,1",
+    "confirmed: sent to https://hooks.slack.com",
+    "by nobody",
+  ]) {
+    assert.ok(first.includes(text), `${text} in ${first}`);
+  }
+  for (const text of ["suspected", "lasted 12 min 03 s: withdrawn", "none went out", "<img src=x"]) {
+    assert.ok(second.includes(text), `${text} in ${second}`);
+  }
+  assert.doesNotMatch(await tab.innerText("body"), /[\u202a-\u202e]/);
+  assert.equal(await tab.locator("#app img").count(), 0);
+  assert.equal(await tab.locator("text=Acknowledge…").count(), 0, "a viewer only looks");
+  for (const [width, scheme] of [
+    [1280, "dark"],
+    [360, "light"],
+    [360, "dark"],
+    [1280, "light"],
+  ]) {
+    await tab.setViewportSize({ width, height: 900 });
+    await tab.emulateMedia({ colorScheme: scheme });
+    assert.deepEqual(await axe(tab), [], `${width} ${scheme}`);
+    const over = await tab.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(over <= 0, `${width}: wider than the window by ${over} px`);
+    await shoot(tab, `live-incidents-${width}-${scheme}`);
+  }
+
+  // By keys: the filter, the list, the job and back.
+  await tab.keyboard.press("/");
+  await tab.keyboard.type("deadlock node7 open");
+  await tab.waitForSelector(".incident:nth-child(2)", { state: "detached" });
+  assert.match(await tab.evaluate(() => location.hash), /#\/incidents\?q=deadlock/);
+  await tab.keyboard.press("Escape");
+  await tab.keyboard.press("j");
+  await tab.keyboard.press("Enter");
+  await tab.waitForSelector(".cycle");
+  await tab.goBack();
+  await tab.waitForSelector(".incident");
+
+  await tab.click("text=To acknowledge an incident");
+  await tab.fill(".admin input", "wrong");
+  await tab.click("text=Show it");
+  await tab.waitForSelector("text=is no admin's of this server");
+  await tab.fill(".admin input", mock.admin);
+  await tab.click("text=Show it");
+  await tab.click("text=Acknowledge…");
+  await tab.fill(".incident input >> nth=0", "ann");
+  await tab.fill(".incident input >> nth=1", "restarting <node9>");
+  assert.deepEqual(await axe(tab), []);
+  await tab.click(".incident button[type=submit]");
+  await tab.waitForSelector("text=by ann, 2026-11-28 01:30:00 UTC: restarting <node9>");
+  await shoot(tab, "live-incidents-acknowledged");
+  assert.deepEqual(own(seen.errors), []);
+  assert.ok(seen.requests.every((url) => url.startsWith(mock.address)));
+
+  // A token that is an admin's no more is refused in words.
+  mock.admin = "admin-2";
+  await tab.click("text=Acknowledge…");
+  await tab.fill(".incident input >> nth=0", "ann");
+  await tab.click(".incident button[type=submit]");
+  await tab.waitForSelector("text=The server answered 403: this token is no admin's");
+  await tab.close();
   await mock.stop();
 });
 

@@ -11,6 +11,9 @@ export interface LiveState {
   connection: Connection;
   away_since: number; // Date.now() of the last answer before it went away
   jobs: ReadonlyMap<string, JobRow>;
+  has_incidents: boolean;
+  may_acknowledge: boolean; // the token that this tab holds is an admin's
+  incidents_at: number; // another number once incidents may have changed
   gordian_version: string;
   watched: string | null;
   page: PageDocument | null;
@@ -31,6 +34,9 @@ export class Live {
     connection: "connecting",
     away_since: 0,
     jobs: new Map(),
+    has_incidents: false,
+    may_acknowledge: false,
+    incidents_at: 0,
     gordian_version: "",
     watched: null,
     page: null,
@@ -40,6 +46,8 @@ export class Live {
   private delay = kFirstDelay;
   private lastEvent = "";
   private wake: (() => void) | null = null;
+  private following: AbortController | null = null;
+  private again = false; // it was ended to begin anew, not by the server
   private seen = -1; // version of the document on screen
   private revision = -1; // its verdict's
   private fetching = false;
@@ -61,9 +69,11 @@ export class Live {
     this.refresh();
   }
 
-  // Tries again at once, as after a token was entered.
+  // Begins anew at once, as after a token was entered.
   retry(): void {
     this.delay = kFirstDelay;
+    this.again = true;
+    this.following?.abort();
     this.wake?.();
   }
 
@@ -89,8 +99,13 @@ export class Live {
       } catch {
         // Whatever broke, the server is away; the state below says so.
       }
+      if (this.again) {
+        this.again = false;
+        continue;
+      }
       if (this.state.connection === "denied") {
         await this.sleep(null);
+        this.again = false;
         continue;
       }
       if (this.state.connection !== "away") {
@@ -103,16 +118,19 @@ export class Live {
 
   private async readEvents(): Promise<void> {
     const abort = new AbortController();
+    this.following = abort;
     let silence = setTimeout(() => abort.abort(), kSilence);
     try {
       const listed = await fetch("api/v1/jobs", { headers: authorization(), signal: abort.signal });
       if (this.isDenied(listed) || !listed.ok) return;
       const list: unknown = await listed.json();
-      const jobs = readJobs(list);
+      const { jobs, last_event, ...about } = readJobs(list);
       this.set({
+        ...about,
         jobs: new Map(jobs.map((job) => [job.job, job])),
-        gordian_version: versionOf(list),
+        incidents_at: this.state.incidents_at + 1,
       });
+      if (last_event !== "") this.lastEvent = last_event;
       const headers: Record<string, string> = { ...authorization(), Accept: "text/event-stream" };
       if (this.lastEvent !== "") headers["Last-Event-ID"] = this.lastEvent;
       const response = await fetch("api/v1/events", { headers, signal: abort.signal });
@@ -133,6 +151,9 @@ export class Live {
         const changed = new Map(this.state.jobs);
         for (const event of events) {
           if (event.id !== "") this.lastEvent = event.id;
+          if (event.event === "incidents") {
+            this.set({ has_incidents: true, incidents_at: this.state.incidents_at + 1 });
+          }
           if (event.event !== "job") continue;
           const job = readJob(JSON.parse(event.data));
           if (job !== null) changed.set(job.job, job);
@@ -210,9 +231,4 @@ export class Live {
       }, kAgain);
     }
   }
-}
-
-function versionOf(list: unknown): string {
-  const version = (list as { gordian_version?: unknown } | null)?.gordian_version;
-  return typeof version === "string" ? version : "";
 }

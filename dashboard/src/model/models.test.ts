@@ -28,7 +28,7 @@ test("readPage gives every field a value, whatever comes", () => {
   expect(page.sources).toEqual([]);
   expect(() => readPage({ schema: "gordian.page.v2" })).toThrow(/gordian.page.v2/);
   expect(() => readPage(null)).toThrow();
-  expect(readJobs({ jobs: [{ job: "a" }, {}, 3] }).map((job) => job.job)).toEqual(["a"]);
+  expect(readJobs({ jobs: [{ job: "a" }, {}, 3] }).jobs.map((job) => job.job)).toEqual(["a"]);
 });
 
 test("a missing behind_by means one call each", () => {

@@ -7,6 +7,8 @@ import type {
   Finding,
   FoldedStack,
   History,
+  Incident,
+  JobList,
   JobRow,
   Member,
   PageDocument,
@@ -313,12 +315,70 @@ export function readJob(value: unknown): JobRow | null {
     ranks: number(value, "ranks"),
     since_progress_s: number(value, "since_progress_s"),
     started: text(value, "started"),
+    nodes: texts(value, "nodes"),
   };
 }
 
-export function readJobs(value: unknown): JobRow[] {
-  if (!isObject(value)) return [];
-  return objects(value, "jobs")
-    .map(readJob)
-    .filter((job): job is JobRow => job !== null);
+export function readJobs(value: unknown): JobList {
+  const from = isObject(value) ? value : {};
+  return {
+    gordian_version: text(from, "gordian_version"),
+    last_event: text(from, "last_event"),
+    has_incidents: flag(from, "has_incidents"),
+    may_acknowledge: flag(from, "may_acknowledge"),
+    jobs: objects(from, "jobs")
+      .map(readJob)
+      .filter((job): job is JobRow => job !== null),
+  };
+}
+
+function readIncident(from: Json): Incident {
+  const session = from["session"];
+  return {
+    id: text(from, "id"),
+    job: text(from, "job"),
+    session: typeof session === "string" ? session : "",
+    nodes: texts(from, "nodes"),
+    open: flag(from, "open"),
+    opened: text(from, "opened"),
+    ended: text(from, "ended"),
+    how_ended: text(from, "how_ended"),
+    verdict: text(from, "verdict"),
+    confidence: text(from, "confidence"),
+    check: text(from, "check"),
+    summary: text(from, "summary"),
+    advice: text(from, "advice"),
+    culprits: objects(from, "culprits").map((culprit) => ({
+      rank: number(culprit, "rank"),
+      pid: number(culprit, "pid"),
+      node: text(culprit, "node"),
+    })),
+    victims: text(from, "victims"),
+    revisions: objects(from, "revisions").map((revision) => ({
+      revision: number(revision, "revision"),
+      time: text(revision, "time"),
+      confidence: text(revision, "confidence"),
+      verdict: text(revision, "verdict"),
+      summary: text(revision, "summary"),
+    })),
+    acknowledgements: objects(from, "acknowledgements").map((one) => ({
+      time: text(one, "time"),
+      who: text(one, "who"),
+      note: text(one, "note"),
+    })),
+    alerts: objects(from, "alerts").map((alert) => ({
+      alert: text(alert, "alert"),
+      target: text(alert, "target"),
+      time: text(alert, "time"),
+      state: text(alert, "state"),
+    })),
+  };
+}
+
+// Throws if `value` is no list of incidents.
+export function readIncidents(value: unknown): Incident[] {
+  if (!isObject(value) || value["schema"] !== "gordian.incidents.v1") {
+    throw new Error("The server's list of incidents is not one that this page reads.");
+  }
+  return objects(value, "incidents").map(readIncident);
 }

@@ -223,5 +223,56 @@ export interface JobRow {
   live: boolean;
   ranks: number;
   since_progress_s: number;
-  started: string;
+  started: string; // "": not known
+  nodes: string[]; // of very many the first
+}
+
+export interface JobList {
+  gordian_version: string;
+  last_event: string;
+  has_incidents: boolean;
+  may_acknowledge: boolean;
+  jobs: JobRow[];
+}
+
+export interface Incident {
+  id: string;
+  job: string;
+  session: string; // as it came, since `gordian serve` names the job's address so
+  nodes: string[];
+  open: boolean;
+  opened: string;
+  ended: string;
+  how_ended: string;
+  verdict: string;
+  confidence: string;
+  check: string;
+  summary: string;
+  advice: string;
+  culprits: CulpritProcess[];
+  victims: string;
+  revisions: IncidentRevision[];
+  acknowledgements: Acknowledgement[];
+  alerts: SentAlert[];
+}
+
+export interface IncidentRevision {
+  revision: number;
+  time: string;
+  confidence: string;
+  verdict: string;
+  summary: string;
+}
+
+export interface Acknowledgement {
+  time: string;
+  who: string;
+  note: string;
+}
+
+export interface SentAlert {
+  alert: string;
+  target: string;
+  time: string;
+  state: string;
 }

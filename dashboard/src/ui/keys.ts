@@ -13,6 +13,17 @@ export const kKeys: readonly (readonly [string, string])[] = [
   ["?", "show these keys"],
 ];
 
+// Moves the focus among the elements PREFIX0, PREFIX1 ... of a list by j, k and arrows.
+export function moveInList(event: KeyboardEvent, prefix: string, rows: number): void {
+  const down = event.key === "ArrowDown" || event.key === "j";
+  if ((!down && event.key !== "ArrowUp" && event.key !== "k") || isTyping(event.target)) return;
+  event.preventDefault();
+  const focused = document.activeElement?.id ?? "";
+  const now = focused.startsWith(prefix) ? Number(focused.slice(prefix.length)) : -1;
+  const to = Math.max(0, Math.min(rows - 1, now + (down ? 1 : -1)));
+  document.getElementById(`${prefix}${to}`)?.focus();
+}
+
 function isTyping(target: EventTarget | null): boolean {
   return (
     target instanceof HTMLInputElement ||

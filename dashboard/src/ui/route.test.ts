@@ -1,15 +1,23 @@
 import { expect, test } from "vitest";
 
-import { parseRoute, routeHash } from "./route";
+import { parseRoute, placeHash, routeHash } from "./route";
 
 test("an address survives being written and read", () => {
   const job = 'a/b?#"<x>%';
   expect(parseRoute(routeHash(job, "graph", { at: "c0", x: "a&b" }))).toEqual({
+    place: "jobs",
     job,
     view: "graph",
     params: { at: "c0", x: "a&b" },
   });
-  expect(parseRoute("#/")).toEqual({ job: null, view: "verdict", params: {} });
-  expect(parseRoute("#/job/train")).toEqual({ job: "train", view: "verdict", params: {} });
+  const start = { place: "jobs", view: "verdict", params: {} };
+  expect(parseRoute("#/")).toEqual({ ...start, job: null });
+  expect(parseRoute("#/nothing")).toEqual({ ...start, job: null });
+  expect(parseRoute("#/job/train")).toEqual({ ...start, job: "train" });
   expect(parseRoute("#/job/%zz/nothing").job).toBe("%zz");
+  for (const place of ["jobs", "incidents", "compare"] as const) {
+    const params = { a: job, q: "two words" };
+    expect(parseRoute(placeHash(place, params))).toEqual({ ...start, place, job: null, params });
+    expect(parseRoute(placeHash(place))).toEqual({ ...start, place, job: null });
+  }
 });

@@ -1,4 +1,5 @@
-// Reads and writes the address: `#/job/NAME/VIEW?key=value`, or `#/` for the list of jobs.
+// Reads and writes the address: `#/job/NAME/VIEW?key=value` for a view of a job; `#/` for the list of
+// jobs, `#/incidents`, and `#/compare?a=NAME&b=NAME`, which show several jobs.
 
 export const kViews = [
   "verdict",
@@ -23,7 +24,16 @@ export const kViewTitles: Record<View, string> = {
   health: "Capture health",
 };
 
+// What shows several jobs.
+export type Place = "jobs" | "incidents" | "compare";
+const kPaths: Record<Place, string> = {
+  jobs: "#/",
+  incidents: "#/incidents",
+  compare: "#/compare",
+};
+
 export interface Route {
+  place: Place; // where `job` is null
   job: string | null;
   view: View;
   params: Readonly<Record<string, string>>;
@@ -43,16 +53,35 @@ export function parseRoute(hash: string): Route {
   const params: Record<string, string> = {};
   new URLSearchParams(query).forEach((value, key) => (params[key] = value));
   if (parts[0] !== "job" || parts[1] === undefined || parts[1] === "") {
-    return { job: null, view: "verdict", params };
+    const place = parts[0] === "incidents" || parts[0] === "compare" ? parts[0] : "jobs";
+    return { place, job: null, view: "verdict", params };
   }
   const view = kViews.find((name) => name === parts[2]) ?? "verdict";
-  return { job: decoded(parts[1]), view, params };
+  return { place: "jobs", job: decoded(parts[1]), view, params };
 }
 
-export function routeHash(job: string | null, view: View, params: Record<string, string> = {}) {
-  if (job === null) return "#/";
+type Params = Readonly<Record<string, string>>;
+
+function withQuery(path: string, params: Params): string {
   const query = new URLSearchParams(params).toString();
-  return `#/job/${encodeURIComponent(job)}/${view}${query === "" ? "" : "?" + query}`;
+  return query === "" ? path : `${path}?${query}`;
+}
+
+export function routeHash(job: string | null, view: View, params: Params = {}) {
+  if (job === null) return kPaths.jobs;
+  return withQuery(`#/job/${encodeURIComponent(job)}/${view}`, params);
+}
+
+export function placeHash(place: Place, params: Params = {}): string {
+  return withQuery(kPaths[place], params);
+}
+
+// Changes a key of the query of the place that is shown; an empty value takes the key away.
+export function setPlaceParam(place: Place, key: string, value: string): void {
+  const now = parseRoute(location.hash);
+  if (now.job !== null || now.place !== place) return;
+  const { [key]: _, ...others } = now.params;
+  go(placeHash(place, value === "" ? others : { ...others, [key]: value }), true);
 }
 
 // Goes there; `replace` leaves no entry in the history, for selections.
