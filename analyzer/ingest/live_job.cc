@@ -46,9 +46,18 @@ StatusOr<JobManifest> ReadJobManifest(const std::string& folder) {
   }
   manifest.name = json["job"].get<std::string>();
   manifest.closed = json.contains("closed") && json["closed"] == true;
+  const auto text_of = [](const nlohmann::ordered_json& from, const char* key) -> std::string {
+    const auto found = from.find(key);
+    return found != from.end() && found->is_string() ? found->get<std::string>() : "";
+  };
+  manifest.started = text_of(json, "started");
   if (!json.contains("nodes") || !json["nodes"].is_array()) return manifest;
   for (const auto& node : json["nodes"]) {
-    if (!node.is_object() || !node.contains("incarnation") || !node["incarnation"].is_string()) {
+    if (!node.is_object()) continue;
+    if (std::string name = text_of(node, "node"); !name.empty()) {
+      manifest.nodes.push_back(std::move(name));
+    }
+    if (!node.contains("incarnation") || !node["incarnation"].is_string()) {
       continue;
     }
     manifest.incarnations.push_back(

@@ -37,10 +37,12 @@ struct LiveJobOptions {
   std::function<void(const VerdictUpdate&)> on_verdict;
 };
 
-// What a manifest says; enough to know whose job a folder holds.
+// What a manifest says; enough to know whose job a folder holds, and to list it.
 struct JobManifest {
   std::string name;
-  bool closed = false;  // no node is expected to come back
+  std::string started;             // UTC; empty: not known
+  std::vector<std::string> nodes;  // their names, valid UTF-8
+  bool closed = false;             // no node is expected to come back
   std::vector<uint64_t> incarnations;
 };
 // Errors: no such file; not a manifest of a job.

@@ -142,7 +142,9 @@ class Gateway::Impl {
                    {"job_ended", job.job_ended},
                    {"live", job.live},
                    {"ranks", job.main.evidence.ranks_seen},
-                   {"since_progress_s", job.since_progress_s}};
+                   {"since_progress_s", job.since_progress_s},
+                   {"started", job.started},
+                   {"nodes", job.nodes}};
       if (!same) http_.Publish(job.job, "job", Dump(said.json));
     }
     if (const auto changes = options_.jobs->IncidentChanges(); changes != said_incidents_) {

@@ -21,6 +21,8 @@ struct JobSummary {
   bool job_ended = false;
   bool live = false;
   double since_progress_s = -1;
+  std::string started;             // UTC; empty: not known
+  std::vector<std::string> nodes;  // for the search; of very many the first
 };
 
 // Thread-safe.

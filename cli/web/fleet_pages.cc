@@ -1,11 +1,14 @@
 #include "cli/web/fleet_pages.h"
 
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "analyzer/fleet/job_folders.h"
+#include "analyzer/ingest/live_job.h"
 #include "analyzer/model/verdict/check_catalogue.h"
 #include "analyzer/report/verdict_json.h"
 #include "analyzer/session/session_files.h"
@@ -14,6 +17,12 @@
 #include "common/owned_folder.h"
 
 namespace gordian::cli {
+namespace {
+
+// That the list of jobs names of one: it goes to each viewer, with those of all other jobs.
+constexpr size_t kMostNodes = 64;
+
+}  // namespace
 
 FleetPages::FleetPages(analyzer::FleetServer* fleet, incidents::IncidentBook* book)
     : fleet_(fleet), book_(book), writer_([this] { Run(); }) {}
@@ -45,7 +54,25 @@ const web::JobSummary& FleetPages::ReadOver(const std::string& folder) {
   StatusOr<analyzer::VerdictDocument> document =
       analyzer::ReadVerdictFile(folder + "/" + analyzer::kVerdictFile);
   if (document.ok()) over.main = std::move(document->verdict.main);
+  AddManifest(folder, &over);
+  manifests_.erase(folder);
   return over;
+}
+
+// A manifest is written again when a node comes, and only then read again.
+void FleetPages::AddManifest(const std::string& folder, web::JobSummary* summary) {
+  struct stat about {};
+  if (stat((folder + "/" + analyzer::kManifestFile).c_str(), &about) != 0) return;
+  Manifest& known = manifests_[folder];
+  const std::pair<int64_t, int64_t> written(about.st_mtim.tv_sec, about.st_mtim.tv_nsec);
+  if (known.written != written) {
+    StatusOr<analyzer::JobManifest> manifest = analyzer::ReadJobManifest(folder);
+    if (!manifest.ok()) return;
+    manifest->nodes.resize(std::min(manifest->nodes.size(), kMostNodes));
+    known = {written, std::move(manifest->started), std::move(manifest->nodes)};
+  }
+  summary->started = known.started;
+  summary->nodes = known.nodes;
 }
 
 std::vector<web::JobSummary> FleetPages::Jobs() {
@@ -60,6 +87,7 @@ std::vector<web::JobSummary> FleetPages::Jobs() {
     }
     const std::lock_guard lock(mutex_);
     (live ? over_.erase(status.folder) : history_.erase(status.folder));
+    if (live) AddManifest(status.folder, &*live);
     all.push_back(live ? *std::move(live) : ReadOver(status.folder));
   }
   return all;

@@ -3,6 +3,7 @@
 #define GORDIAN_CLI_WEB_FLEET_PAGES_H_
 
 #include <condition_variable>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -10,6 +11,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "analyzer/fleet/fleet_server.h"
@@ -43,8 +45,10 @@ class FleetPages final : public web::JobSource {
   void Stop();
 
  private:
-  std::string FolderOf(const std::string& job) const;          // "": there is no such job
-  const web::JobSummary& ReadOver(const std::string& folder);  // with mutex_ held
+  std::string FolderOf(const std::string& job) const;  // "": there is no such job
+  // With mutex_ held.
+  const web::JobSummary& ReadOver(const std::string& folder);
+  void AddManifest(const std::string& folder, web::JobSummary* summary);
   void Write(const std::string& folder);
   void Run();
 
@@ -52,6 +56,12 @@ class FleetPages final : public web::JobSource {
   incidents::IncidentBook* const book_;
   std::mutex mutex_;
   std::map<std::string, web::JobSummary> over_;  // of jobs that are over, by folder, and so
+  struct Manifest {
+    std::pair<int64_t, int64_t> written;  // when the file was
+    std::string started;
+    std::vector<std::string> nodes;
+  };
+  std::map<std::string, Manifest> manifests_;
   std::map<std::string, std::shared_ptr<HistoryOfTrace>> history_;  // of those in trouble
 
   std::mutex wanted_mutex_;

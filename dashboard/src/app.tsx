@@ -22,6 +22,7 @@ import {
   type View,
 } from "./ui/route";
 import { CommunicatorsView } from "./views/communicators";
+import { CompareView } from "./views/compare";
 import { DiffView } from "./views/diff";
 import { GraphView } from "./views/graph";
 import { HealthView } from "./views/health";
@@ -324,8 +325,15 @@ export function LiveApp(props: {
             may_acknowledge={state.may_acknowledge}
             onToken={props.onToken}
           />
+        ) : place === "compare" ? (
+          <CompareView
+            key={`${params["a"]}\n${params["b"]}`}
+            a={params["a"] ?? ""}
+            b={params["b"] ?? ""}
+            jobs={state.jobs}
+          />
         ) : (
-          <JobsView jobs={jobs} />
+          <JobsView jobs={jobs} params={params} />
         )}
       </Frame>
     );

@@ -20,6 +20,8 @@ class Mock {
     this.token = token;
     this.pages = new Map();
     this.versions = new Map();
+    this.started = new Map();
+    this.nodes = new Map();
     this.streams = new Set();
     this.resumed = [];
     this.documents = 0;
@@ -66,7 +68,8 @@ class Mock {
       live: true,
       ranks: page.status.ranks.length,
       since_progress_s: page.status.since_progress_s,
-      started: "",
+      started: this.started.get(job) ?? "",
+      nodes: this.nodes.get(job) ?? [],
     };
   }
 
@@ -288,6 +291,85 @@ function incident(id, more) {
     ...more,
   };
 }
+
+test("jobs are found, ordered and compared", async () => {
+  const mock = new Mock();
+  const name = "<img src=x onerror=alert(1)>\u202e";
+  mock.change("train-1", stuck());
+  const other = stuck();
+  other.verdict.cycle[0].site = name;
+  other.status.communicators[0].name = name;
+  mock.change(name, other);
+  for (let i = 0; i < 400; ++i) {
+    const page = healthy();
+    page.status.job_ended = true;
+    mock.change(`old-${i}`, page);
+    mock.started.set(`old-${i}`, `2026-11-${10 + (i % 10)}T01:00:00Z`);
+    mock.nodes.set(`old-${i}`, [`node${i}`]);
+  }
+  await mock.start();
+  const { tab, seen } = await openTab(browser, 1280, "light");
+  await tab.goto(`${mock.address}#/`);
+  await tab.waitForSelector(".jobs li");
+  assert.equal(await tab.locator(".jobs li").count(), 200);
+  assert.match(await tab.innerText("main"), /402 jobs[\s\S]*The first 200 of 402 are shown/);
+  assert.deepEqual(await axe(tab), []);
+  await tab.keyboard.press("/");
+  await tab.keyboard.type("node39 ended");
+  await tab.waitForSelector("text=11 of 402 jobs");
+  assert.match(await tab.evaluate(() => location.hash), /#\/\?q=node39/);
+  await tab.selectOption("select", "newest");
+  assert.match(await tab.evaluate(() => location.hash), /sort=newest/);
+  assert.match(await tab.innerText(".jobs li"), /old-39\n[\s\S]*started 2026-11-19 01:00:00 UTC/);
+  await tab.reload();
+  await tab.waitForSelector("text=11 of 402 jobs");
+  assert.equal(await tab.inputValue("select"), "newest");
+  await tab.fill("[data-filter]", "2026-11-18");
+  await tab.waitForSelector("text=40 of 402 jobs");
+
+  // Two are ticked by keys, and compared.
+  await tab.fill("[data-filter]", "deadlock");
+  await tab.waitForSelector("text=2 of 402 jobs");
+  await tab.keyboard.press("Escape");
+  for (const key of ["j", "x"]) await tab.keyboard.press(key);
+  await tab.waitForSelector("text=Tick another job");
+  for (const key of ["j", "x"]) await tab.keyboard.press(key);
+  await shoot(tab, "live-jobs-ticked");
+  await tab.click("a.button.primary");
+  await tab.waitForSelector("#facts-title");
+  assert.match(await tab.innerText("h1"), /Compare/);
+  assert.match(await tab.innerText(".summary"), /It is another cycle\./);
+  assert.equal(await tab.locator("#app img").count(), 0);
+  assert.doesNotMatch(await tab.innerText("body"), /[\u202a-\u202e]/);
+  for (const [width, scheme] of [
+    [1280, "dark"],
+    [360, "light"],
+    [360, "dark"],
+    [1280, "light"],
+  ]) {
+    await tab.setViewportSize({ width, height: 900 });
+    await tab.emulateMedia({ colorScheme: scheme });
+    assert.deepEqual(await axe(tab), [], `${width} ${scheme}`);
+    const over = await tab.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(over <= 0, `${width}: wider than the window by ${over} px`);
+    await shoot(tab, `live-compare-${width}-${scheme}`);
+  }
+  const rows = await tab.locator("table.compare tbody tr").count();
+  await tab.click("text=Only what differs");
+  const left = await tab.locator("table.compare tbody tr").count();
+  assert.ok(left < rows, `${left} of ${rows} rows`);
+  assert.equal(await tab.locator("table.compare tbody tr:not(.differs)").count(), 0);
+
+  // One job of the two is not there; none is named.
+  await tab.evaluate(() => (location.hash = "#/compare?a=train-1&b=nothing"));
+  await tab.waitForSelector("text=The server has no job nothing.");
+  await tab.evaluate(() => (location.hash = "#/compare"));
+  await tab.waitForSelector("text=Two jobs are to be compared");
+  assert.deepEqual(await axe(tab), []);
+  assert.deepEqual(own(seen.errors), []);
+  await tab.close();
+  await mock.stop();
+});
 
 test("incidents are listed, come by themselves, and an admin acknowledges one", async () => {
   const mock = new Mock();

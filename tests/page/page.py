@@ -47,7 +47,7 @@ def document_of(report):
 
 
 class Events:
-    """Server-sent events, as they come: (seconds since the start of the connection, id, data)."""
+    """Server-sent events about jobs, as they come: (id, data)."""
 
     def __init__(self, address, last=None):
         headers = {"Last-Event-ID": last} if last else {}
@@ -64,7 +64,9 @@ class Events:
                 return "", {"job": "", "verdict": "", "confidence": ""}
             line = line.rstrip("\n")
             if not line and event:
-                return event["id"], json.loads(event["data"])
+                if event["event"] == "job":
+                    return event["id"], json.loads(event["data"])
+                event = {}
             if line:
                 key, _, value = line.partition(": ")
                 event[key] = value
@@ -227,6 +229,28 @@ class Report(PageTest):
         self.assertEqual(page["verdict"]["verdict"], "finished")
         self.assertFalse(os.path.exists(self.path("s/status.json")), "nothing was in trouble")
 
+    def report_of(self, *job):
+        """The document of a recorded session, and what `gordian predict` says of it."""
+        done = self.gordian("run", "--emulator", "--quiet", "--session", "p", "--on-verdict", "kill", "--", JOB, *job)
+        self.assertIn(done.returncode, (0, 137), done.stderr)
+        self.assertEqual(self.gordian("report", "p", "-o", "p.html").returncode, 0)
+        said = json.loads(self.gordian("predict", "p", "--json").stdout)
+        shutil.rmtree(self.path("p"))
+        return document_of(read(self.path("p.html"))), said
+
+    def test_what_could_have_hung_in_another_order(self):
+        page, said = self.report_of("near_miss", "--ranks", "2")
+        self.assertEqual((page["verdict"]["verdict"], len(said["predicted"])), ("finished", 1))
+        [found] = page["predictions"]["found"]
+        self.assertEqual(found["confidence"], "predicted")
+        for key in ("cycle", "orders", "alike", "check"):
+            self.assertEqual(found[key], said["predicted"][0][key], key)
+        self.assertEqual(page["predictions"]["freedom"], "threads-unordered")
+        for job in (["near_miss", "--ranks", "2", "--twin"], ["steady_then_inversion", "--ranks", "2"]):
+            page, said = self.report_of(*job)
+            self.assertEqual(said["predicted"], [])
+            self.assertNotIn("predictions", page, job)
+
 
 class Metrics(PageTest):
     def promtool(self, *arguments, **options):
@@ -320,6 +344,9 @@ class Serve(PageTest):
         Events(address).until(lambda job: job["job"] == "hangs" and job["verdict"] == "deadlock")
         verdicts = lambda: {j["job"]: j["verdict"] for j in json.loads(get(address, "api/v1/jobs")[1])["jobs"]}
         self.assertEqual(verdicts(), {"well": "finished", "hangs": "deadlock"})
+        for row in json.loads(get(address, "api/v1/jobs")[1])["jobs"]:
+            self.assertEqual(row["nodes"], [socket.gethostname()], row)
+            self.assertEqual(row["started"][:4], time.strftime("%Y", time.gmtime()), row)
         page = json.loads(get(address, "api/v1/jobs/hangs")[1])
         self.assertEqual((page["live"], page["verdict"]["verdict"], page["sources"]), (True, "deadlock", []))
         self.assertEqual(json.loads(get(address, "api/v1/jobs/well")[1])["verdict"]["verdict"], "finished")
@@ -331,6 +358,8 @@ class Serve(PageTest):
         self.end_job(node)
         ended = lambda: all(j["job_ended"] for j in json.loads(get(address, "api/v1/jobs")[1])["jobs"])
         self.assertTrue(wait_until(ended))
+        for row in json.loads(get(address, "api/v1/jobs")[1])["jobs"]:
+            self.assertEqual((row["nodes"], row["started"] != ""), ([socket.gethostname()], True), row)
         page = document_of(read(self.path("all/hangs/report.html")))
         self.assertEqual({rank["state"] for rank in page["status"]["ranks"]}, {"in_call"})
         self.signal_until_gone(serve, signal.SIGTERM)

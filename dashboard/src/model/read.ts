@@ -12,6 +12,8 @@ import type {
   JobRow,
   Member,
   PageDocument,
+  PredictedCall,
+  Predictions,
   Restarts,
   Source,
   Status,
@@ -276,6 +278,36 @@ function readHistory(value: unknown): History | null {
   };
 }
 
+function readCall(value: unknown): PredictedCall {
+  const from = isObject(value) ? value : {};
+  return {
+    rank: number(from, "rank"),
+    thread: number(from, "thread"),
+    call: text(from, "call"),
+    communicator: text(from, "communicator"),
+    site: text(from, "site"),
+  };
+}
+
+function readPredictions(value: unknown): Predictions | null {
+  if (!isObject(value)) return null;
+  const found = objects(value, "found").map((one) => ({
+    confidence: text(one, "confidence"),
+    doubt: text(one, "doubt"),
+    summary: text(one, "summary"),
+    cycle: objects(one, "cycle").map(readCall),
+    orders: objects(one, "orders").map((order) => ({
+      first: readCall(order["first"]),
+      then: readCall(order["then"]),
+      as_recorded: flag(order, "as_recorded"),
+    })),
+    alike: number(one, "alike", 0),
+  }));
+  if (found.length === 0) return null;
+  const rests_on = text(value, "rests_on");
+  return { found, freedom: text(value, "freedom"), rests_on, advice: text(value, "advice") };
+}
+
 // Throws if `value` is no page document that this page can read.
 export function readPage(value: unknown): PageDocument {
   if (!isObject(value)) throw new Error("The document is no JSON object.");
@@ -295,6 +327,7 @@ export function readPage(value: unknown): PageDocument {
     sources: objects(value, "sources").map(readSource),
     text: typeof raw === "string" ? printableLines(raw) : "",
     history: readHistory(value["history"]),
+    predictions: readPredictions(value["predictions"]),
   };
 }
 

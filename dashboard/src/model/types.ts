@@ -198,6 +198,37 @@ export interface History {
   streams: StreamHistory[];
 }
 
+export interface PredictedCall {
+  rank: number;
+  thread: number;
+  call: string;
+  communicator: string;
+  site: string;
+}
+
+// A rank calls `first` before `then`.
+export interface PredictedOrder {
+  first: PredictedCall;
+  then: PredictedCall;
+  as_recorded: boolean;
+}
+
+export interface Prediction {
+  confidence: string;
+  doubt: string; // why it is not confirmed; "": it is
+  summary: string;
+  cycle: PredictedCall[];
+  orders: PredictedOrder[];
+  alike: number;
+}
+
+export interface Predictions {
+  found: Prediction[];
+  freedom: string;
+  rests_on: string;
+  advice: string;
+}
+
 export interface PageDocument {
   job: string;
   gordian_version: string;
@@ -209,6 +240,7 @@ export interface PageDocument {
   sources: Source[];
   text: string;
   history: History | null;
+  predictions: Predictions | null; // null: there is none
 }
 
 export interface JobRow {

@@ -7,6 +7,7 @@ export const kKeys: readonly (readonly [string, string])[] = [
   ["1 – 8", "switch the view"],
   ["j, k or ↓, ↑", "move in the list"],
   ["Enter", "open what is selected"],
+  ["x", "tick a job of the list, to compare two"],
   ["/", "go to the filter"],
   ["+, −, 0", "zoom the timeline, and show all of it"],
   ["Esc", "close, or leave the filter"],
