@@ -19,6 +19,7 @@
 #include "cli/output.h"
 #include "cli/output_file.h"
 #include "cli/predict_sarif.h"
+#include "cli/predict_text.h"
 #include "cli/verbs.h"
 #include "cli/verify_tools.h"
 #include "common/json_text.h"
@@ -34,20 +35,14 @@ namespace gordian::cli {
 namespace {
 
 using replayer::CallOrder;
-using replayer::Op;
 using replayer::OpId;
 using replayer::Prediction;
 using replayer::Predictions;
 using replayer::RecordedOrders;
 using replayer::Schedule;
 
-// The one freedom that is explored: calls of a rank's threads, where nothing orders them.
-constexpr char kThreadsUnordered[] = "threads-unordered";
 constexpr char kSchema[] = "gordian.predict.v1";
 constexpr char kThreadsOrdered[] = "threads-ordered";  // --assume: it is switched off
-constexpr char kAdvice[] =
-    "Give these calls one order at every rank: make them from one thread, or let one thread wait "
-    "for the other's call.";
 
 volatile sig_atomic_t end_signal = 0;
 void OnEndSignal(int number) { end_signal = number; }
@@ -101,103 +96,9 @@ class Progress {
       std::chrono::steady_clock::now() + std::chrono::seconds(2);
 };
 
-// Names calls as people know them.
-class CallNames {
- public:
-  explicit CallNames(const Schedule& schedule) : schedule_(schedule) {
-    ForEachOp(schedule, [this](size_t rank, size_t thread, const Op& op) {
-      places_[op.id] = {&op, rank, thread};
-    });
-  }
-
-  int RankOf(OpId id) const { return schedule_.ranks[places_.at(id).rank].rank; }
-  size_t ThreadOf(OpId id) const { return places_.at(id).thread + 1; }
-  const std::string& SiteOf(OpId id) const { return places_.at(id).op->site; }
-  SarifPlace PlaceOf(OpId id, const std::string& text) const {
-    const Op& op = *places_.at(id).op;
-    return {op.site_file, op.site_line, text};
-  }
-  std::string CommOf(OpId id) const {
-    const Op& op = *places_.at(id).op;
-    if (op.comm < 0) return "";
-    const replayer::Communicator& comm = schedule_.comms[static_cast<size_t>(op.comm)];
-    return comm.label.empty() ? comm.name : comm.label;
-  }
-  // "AllReduce on dp at train.cc:12 step()".
-  std::string Describe(OpId id) const {
-    std::string text = replayer::Name(places_.at(id).op->kind);
-    if (const std::string comm = CommOf(id); !comm.empty()) text += " on " + comm;
-    if (!SiteOf(id).empty()) text += " at " + SiteOf(id);
-    return text;
-  }
-  nlohmann::ordered_json ToJson(OpId id) const {
-    return {{"rank", RankOf(id)},
-            {"thread", ThreadOf(id)},
-            {"call", replayer::Name(places_.at(id).op->kind)},
-            {"communicator", CommOf(id)},
-            {"site", SiteOf(id)}};
-  }
-
- private:
-  struct Place {
-    const Op* op = nullptr;
-    size_t rank = 0, thread = 0;
-  };
-  const Schedule& schedule_;
-  std::unordered_map<OpId, Place> places_;
-};
-
 std::string NameOf(size_t number) { return "predicted-" + std::to_string(number + 1) + ".cc"; }
 std::string ProgramOf(const PredictFlags& flags, size_t number) {
   return flags.output + "/" + NameOf(number);
-}
-
-// "rank 0 waits for rank 1, which waits for rank 0".
-std::string Cycle(const CallNames& names, const std::vector<OpId>& cycle) {
-  std::string text = "rank " + std::to_string(names.RankOf(cycle.front()));
-  for (size_t i = 1; i <= cycle.size(); ++i) {
-    text += i == 1 ? " waits for rank " : ", which waits for rank ";
-    text += std::to_string(names.RankOf(cycle[i % cycle.size()]));
-  }
-  return text;
-}
-
-std::string Text(const Prediction& prediction) {
-  const CallNames names(prediction.witness);
-  std::string text;
-  for (const OpId id : prediction.cycle) {
-    text += "  rank " + std::to_string(names.RankOf(id)) + " would wait in " + names.Describe(id) +
-            " (thread " + std::to_string(names.ThreadOf(id)) + ")\n";
-  }
-  text += "  the order that leads there:\n";
-  for (const CallOrder& order : prediction.orders) {
-    text += "    rank " + std::to_string(names.RankOf(order.first)) + ": thread " +
-            std::to_string(names.ThreadOf(order.first)) + " calls " + names.Describe(order.first) +
-            "\n      before thread " + std::to_string(names.ThreadOf(order.second)) + " calls " +
-            names.Describe(order.second) +
-            (order.as_recorded ? ", as recorded\n" : "; recorded the other way round\n");
-  }
-  if (prediction.alike > 0)
-    text +=
-        "  " + WithCommas(prediction.alike) + " more between other ranks or calls at these lines\n";
-  return text;
-}
-
-nlohmann::ordered_json ToJson(const Prediction& prediction) {
-  const CallNames names(prediction.witness);
-  nlohmann::ordered_json json = {{"check", prediction.witness.origin.check},
-                                 {"freedoms", {kThreadsUnordered}},
-                                 {"sites", prediction.sites},
-                                 {"cycle", nlohmann::ordered_json::array()},
-                                 {"orders", nlohmann::ordered_json::array()},
-                                 {"alike", prediction.alike}};
-  for (const OpId id : prediction.cycle) json["cycle"].push_back(names.ToJson(id));
-  for (const CallOrder& order : prediction.orders) {
-    json["orders"].push_back({{"first", names.ToJson(order.first)},
-                              {"then", names.ToJson(order.second)},
-                              {"as_recorded", order.as_recorded}});
-  }
-  return json;
 }
 
 // What an earlier output of --json predicted, by call sites.
@@ -282,7 +183,7 @@ bool PrintJson(const PredictFlags& flags, const Predictions& predictions,
       {"unconfirmed", nlohmann::ordered_json::array()},
       {"not_judged", predictions.not_judged}};
   for (size_t i = 0; i < predictions.predicted.size(); ++i) {
-    json["predicted"].push_back(ToJson(predictions.predicted[i]));
+    json["predicted"].push_back(PredictionJson(predictions.predicted[i]));
     if (!flags.baseline.empty())
       json["predicted"].back()["known"] = known.contains(predictions.predicted[i].sites);
     if (!flags.output.empty()) json["predicted"].back()["program"] = ProgramOf(flags, i);
@@ -291,7 +192,7 @@ bool PrintJson(const PredictFlags& flags, const Predictions& predictions,
                                               {"same", verified[i].same}};
   }
   for (const Prediction& prediction : predictions.unconfirmed) {
-    json["unconfirmed"].push_back(ToJson(prediction));
+    json["unconfirmed"].push_back(PredictionJson(prediction));
     json["unconfirmed"].back()["why"] = prediction.doubt;
   }
   return PrintOut(json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
@@ -304,7 +205,8 @@ bool PrintFindings(const PredictFlags& flags, const Predictions& predictions,
     const Prediction& prediction = predictions.predicted[i];
     text += (known.contains(prediction.sites) ? "DEADLOCK (predicted, known): "
                                               : "DEADLOCK (predicted): ") +
-            Cycle(CallNames(prediction.witness), prediction.cycle) + "\n" + Text(prediction);
+            CycleText(CallNames(prediction.witness), prediction.cycle) + "\n" +
+            PredictionText(prediction);
     if (!flags.output.empty()) text += "  program: " + ProgramOf(flags, i);
     if (i < verified.size())
       text += ", hung in " + std::to_string(verified[i].same) + " of " +
@@ -313,13 +215,12 @@ bool PrintFindings(const PredictFlags& flags, const Predictions& predictions,
     text += "\n";
   }
   if (!predictions.predicted.empty()) {
-    text += std::string("rests on ") + kThreadsUnordered +
-            ": gordian saw nothing that orders these threads; it sees events, starts and ends of "
-            "threads, no locks or flags.\nIf they are ordered: --assume " +
-            kThreadsOrdered + "\nwhat to change: " + kAdvice + "\n\n";
+    text += std::string("rests on ") + kThreadsUnordered + ": " + kRestsOn +
+            "\nIf they are ordered: --assume " + kThreadsOrdered +
+            "\nwhat to change: " + kPredictAdvice + "\n\n";
   }
   for (const Prediction& prediction : predictions.unconfirmed) {
-    text += "not confirmed: " + prediction.doubt + "\n" + Text(prediction) + "\n";
+    text += "not confirmed: " + prediction.doubt + "\n" + PredictionText(prediction) + "\n";
   }
   if (predictions.predicted.empty() && !predictions.unconfirmed.empty()) {
     text += "no deadlock predicted that is confirmed\n";
@@ -337,25 +238,32 @@ bool PrintFindings(const PredictFlags& flags, const Predictions& predictions,
   return PrintText(text);
 }
 
+SarifPlace PlaceOf(const CallNames& names, OpId id, const std::string& text) {
+  const replayer::Op& op = names.OpOf(id);
+  return {op.site_file, op.site_line, text};
+}
+
 std::vector<SarifFinding> SarifFindings(const PredictFlags& flags, const Predictions& predictions,
                                         const KnownSites& known) {
   std::vector<SarifFinding> findings;
   for (const Prediction& prediction : predictions.predicted) {
     const CallNames names(prediction.witness);
     SarifFinding finding{.check = prediction.witness.origin.check,
-                         .message = "Deadlock predicted: " + Cycle(names, prediction.cycle) +
-                                    ", if threads call in another order.\n" + Text(prediction),
-                         .advice = kAdvice,
+                         .message = "Deadlock predicted: " + CycleText(names, prediction.cycle) +
+                                    ", if threads call in another order.\n" +
+                                    PredictionText(prediction),
+                         .advice = kPredictAdvice,
                          .sites = prediction.sites};
     for (const OpId id : prediction.cycle) {
       const std::string rank = "rank " + std::to_string(names.RankOf(id));
-      finding.places.push_back(names.PlaceOf(id, rank + " would wait in " + names.Describe(id)));
+      finding.places.push_back(PlaceOf(names, id, rank + " would wait in " + names.Describe(id)));
     }
     for (const CallOrder& order : prediction.orders) {
       if (order.as_recorded) continue;
       const std::string rank = "rank " + std::to_string(names.RankOf(order.first));
-      finding.places.push_back(names.PlaceOf(
-          order.second, rank + " calls " + names.Describe(order.second) + ", recorded first"));
+      finding.places.push_back(
+          PlaceOf(names, order.second,
+                  rank + " calls " + names.Describe(order.second) + ", recorded first"));
     }
     if (!flags.baseline.empty()) finding.known = known.contains(prediction.sites);
     findings.push_back(std::move(finding));

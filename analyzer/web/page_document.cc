@@ -89,6 +89,7 @@ std::string PageDocument(const PageParts& parts) {
   add("verdict", parts.verdict_json);
   add("status", parts.status_json);
   add("history", parts.history_json);
+  if (!parts.predictions_json.empty()) add("predictions", parts.predictions_json);
   return out + "}";
 }
 

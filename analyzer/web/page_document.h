@@ -30,6 +30,8 @@ struct PageParts {
   std::string text;          // report.txt
   std::vector<SourceLines> sources;
   std::string history_json;  // as HistoryJson; empty: not known
+  // Deadlocks that a job which ended well did not meet (cli/web/predictions.h); empty: none.
+  std::string predictions_json;
 };
 
 // One JSON object. Both JSON texts must be valid.

@@ -12,6 +12,7 @@
 #include "analyzer/session/session_files.h"
 #include "analyzer/web/source_lines.h"
 #include "cli/analyze/recorded.h"
+#include "cli/web/predictions.h"
 #include "cli/web/session_page.h"
 
 namespace gordian::cli {
@@ -45,9 +46,7 @@ class DetailsObserver final : public analyzer::TraceObserver {
   TraceDetails details_;
 };
 
-}  // namespace
-
-StatusOr<TraceDetails> ReadTraceDetails(const std::string& trace) {
+Status FitsAPage(const std::string& trace) {
   struct stat about {};
   if (stat(trace.c_str(), &about) != 0 || !S_ISREG(about.st_mode)) {
     return Status::NotFound("cannot read " + trace);
@@ -56,6 +55,13 @@ StatusOr<TraceDetails> ReadTraceDetails(const std::string& trace) {
     return Status::Unavailable(
         trace + " is too large for a page: " + std::to_string(about.st_size) + " bytes");
   }
+  return Status::Ok();
+}
+
+}  // namespace
+
+StatusOr<TraceDetails> ReadTraceDetails(const std::string& trace) {
+  GORDIAN_RETURN_IF_ERROR(FitsAPage(trace));
   DetailsObserver observer;
   analyzer::AnalysisOptions options;
   options.observer = &observer;
@@ -98,6 +104,11 @@ StatusOr<web::PageParts> RecordedPage(const std::string& path, std::string* note
     parts.history_json = std::move(details.history_json);
     parts.sources = std::move(details.sources);
     if (note->empty()) *note = std::move(trace_note);
+  }
+  const std::string trace =
+      recorded->session.empty() ? path : recorded->session + "/" + analyzer::kTraceFile;
+  if (recorded->verdict.main.verdict == model::VerdictKind::kFinished && FitsAPage(trace).ok()) {
+    parts.predictions_json = PredictionsJson(recorded->session.empty() ? path : recorded->session);
   }
   if (!recorded->session.empty()) {
     parts.status_json = KeptStatus(recorded->session);

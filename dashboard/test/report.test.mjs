@@ -167,6 +167,83 @@ test("calm jobs get a calm card", async () => {
   }
 });
 
+function predicted(name) {
+  const call = (rank, thread, site) => ({
+    rank,
+    thread,
+    call: "AllReduce",
+    communicator: name,
+    site,
+  });
+  const [step, load] = ["train.cc:43 step()", `train.cc:39 ${name}`];
+  return {
+    freedom: "threads-unordered",
+    rests_on: "gordian saw nothing that orders these threads.",
+    advice: "Give these calls one order at every rank.",
+    found: [
+      {
+        confidence: "predicted",
+        doubt: "",
+        summary: "rank 0 waits for rank 1, which waits for rank 0",
+        cycle: [call(0, 2, load), call(1, 1, step)],
+        orders: [
+          { first: call(1, 1, step), then: call(1, 2, load), as_recorded: true },
+          { first: call(0, 2, load), then: call(0, 1, step), as_recorded: false },
+        ],
+        alike: 3,
+      },
+      { confidence: "not confirmed", doubt: "threads took turns", cycle: [], orders: [] },
+    ],
+  };
+}
+
+test("what could have hung in another order is told of a job that ended well", async () => {
+  const page = fixture("hybrid");
+  const name = "<img src=x onerror=alert(1)>\u202e";
+  page.predictions = predicted(name);
+  const stuck = writeReport(browser, "predicted-stuck", page);
+  Object.assign(page.verdict, { verdict: "finished", confidence: "confirmed", cycle: [] });
+  Object.assign(page.verdict, { operations: [], summary: "The job has ended.", findings: [] });
+  const ended = writeReport(browser, "predicted", page);
+  page.predictions.found = [];
+  const none = writeReport(browser, "predicted-none", page);
+  for (const [width, scheme] of [
+    [1280, "light"],
+    [360, "dark"],
+  ]) {
+    const { tab, seen } = await openTab(browser, width, scheme);
+    await tab.goto(ended.address);
+    await tab.waitForSelector("#predictions-title");
+    const text = await tab.innerText("section:has(#predictions-title)");
+    for (const words of [
+      "Could have hung in another order",
+      "predicted Rank 0 waits for rank 1, which waits for rank 0",
+      "rank 1 would wait in AllReduce on <img src=x onerror=alert(1)>\\u202e at train.cc:43 step()",
+      "before thread 1 calls AllReduce",
+      "; recorded the other way round",
+      ", as recorded",
+      "3 more between other ranks",
+      "not confirmed",
+      "threads took turns",
+      "Rests on threads-unordered: gordian saw nothing",
+      "What to change: Give these calls one order",
+    ]) {
+      assert.ok(text.includes(words), `${words} in ${text}`);
+    }
+    assert.equal(await tab.locator("#app img").count(), 0);
+    assert.deepEqual(await axe(tab), []);
+    assert.ok((await overflow(tab)) <= 0, `${width}: wider than the window`);
+    await shoot(tab, `predicted-${width}-${scheme}`);
+    for (const other of [stuck, none]) {
+      await tab.goto(other.address);
+      await tab.waitForSelector(".summary");
+      assert.equal(await tab.locator("#predictions-title").count(), 0);
+    }
+    assert.deepEqual(seen.errors, []);
+    await tab.close();
+  }
+});
+
 test("on a phone the verdict comes first", async () => {
   const { address } = writeReport(browser, "hybrid", fixture("hybrid"));
   const { tab } = await openTab(browser, 360, "light");

@@ -203,6 +203,77 @@ scene("the page outlives a server that is killed and started again", async (plac
   assert.deepEqual(own(seen.errors), []);
 });
 
+// What a window of each width and scheme shows must be readable, and not wider than the window.
+async function fits({ tab, seen }, where) {
+  for (const [width, scheme] of [
+    [1280, "light"],
+    [1280, "dark"],
+    [360, "light"],
+    [360, "dark"],
+  ]) {
+    await tab.setViewportSize({ width, height: width < 600 ? 760 : 900 });
+    await tab.emulateMedia({ colorScheme: scheme });
+    assert.deepEqual(await axe(tab), [], `${where}, ${width} px, ${scheme}`);
+    const over = await tab.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(over <= 0, `${where}, ${width} px: wider than the window by ${over} px`);
+  }
+  await tab.setViewportSize({ width: 1280, height: 900 });
+  assert.deepEqual(own(seen.errors), [], where);
+}
+
+scene("several jobs: their incidents, two side by side, and what another order would do", async (place) => {
+  const words = ["--listen", "127.0.0.1:0", "--sessions", "all", "--http", "127.0.0.1:0", "--json"];
+  const serve = place.start(["serve", ...words]);
+  const listening = await serve.said(/"listening":"([^"]+)"/);
+  const address = await serve.said(/"page":"([^"]+)"/);
+  const start = (job, command) =>
+    place.run(["--quiet", "--analyzer", listening, "--job", job, "--session", `node-${job}`], command);
+  const opened = await openTab(browser, 1280, "light");
+  const { tab, seen } = opened;
+  await tab.goto(`${address}#/incidents`);
+  await tab.waitForSelector("text=There has been no incident.", kWait);
+  await fits(opened, "no incident");
+  const hung = ["first", "second"].map((job) => start(job, hang));
+  for (const job of ["first", "second"]) await place.verdict(`all/${job}`, "deadlock");
+  await tab.waitForSelector(".incident:nth-child(2)", kWait);
+  await fits(opened, "incidents");
+
+  // On loopback, too, only an admin acknowledges.
+  const token = place.start(["token", "all", "--role", "admin"]);
+  await token.gone();
+  await tab.click("text=To acknowledge an incident");
+  await tab.fill(".admin input", token.output.trim());
+  await tab.click("text=Show it");
+  await tab.locator("text=Acknowledge…").first().click();
+  await tab.fill(".incident input >> nth=0", "ann");
+  await tab.click(".incident button[type=submit]");
+  await tab.waitForSelector("text=by ann, ", kWait);
+
+  await tab.click("nav[aria-label=Lists] a[href='#/']");
+  await tab.waitForSelector(".jobs li:nth-child(2)", kWait);
+  await fits(opened, "jobs");
+  for (const job of ["first", "second"]) await tab.check(`input[aria-label="Compare ${job}"]`);
+  await tab.click("text=Compare first with second");
+  await tab.waitForSelector("#facts-title", kWait);
+  assert.match(await tab.innerText(".summary"), /^It is the same cycle: the check communicator-order-cycle, /);
+  await fits(opened, "comparison");
+  for (const one of hung) one.endJob();
+
+  const near = start("near", [hang[0], "near_miss", "--ranks", "2"]);
+  await near.gone();
+  await place.verdict("all/near", "finished");
+  const shown = async () => {
+    await tab.evaluate(() => (location.hash = "#/"));
+    await tab.evaluate(() => (location.hash = "#/job/near/verdict"));
+    await tab.waitForSelector("#verdict-title", kWait);
+    return (await tab.locator("#predictions-title").count()) > 0;
+  };
+  await eventually("the page says what could have hung", shown);
+  assert.match(await tab.innerText("section:has(#predictions-title)"), /predicted Rank \d waits for rank \d/);
+  await fits(opened, "predictions");
+  assert.ok(seen.requests.every((url) => url.startsWith(address)));
+});
+
 scene("beyond loopback the page asks for the token and keeps it to itself", async (place) => {
   const { address } = await place.runWithPage(hang, { http: "0.0.0.0:0" });
   const { port, hash } = new URL(address);

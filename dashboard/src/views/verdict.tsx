@@ -27,6 +27,7 @@ import { Command, CopyButton } from "../ui/copy";
 import { KindChip, Notice, ViewLink } from "../ui/parts";
 import type { View } from "../ui/route";
 import { SourceLines } from "../ui/source";
+import { PredictionsCard } from "./predictions";
 
 const kMostCommunicators = 12;
 const kNextStuck: readonly (readonly [View, string])[] = [
@@ -431,6 +432,9 @@ export function VerdictView() {
       {stuck ? <Problem verdict={verdict} /> : <Calm verdict={verdict} />}
       <div class="columns">
         <div class="column">
+          {!stuck && page.predictions !== null && (
+            <PredictionsCard predictions={page.predictions} />
+          )}
           {!stuck && <Limits verdict={verdict} />}
           {verdict.cycle.length > 0 && (
             <section class="card the-cycle" aria-labelledby="cycle-title">

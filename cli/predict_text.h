@@ -1,0 +1,58 @@
+// The words and the JSON of predictions, for `gordian predict` and for the page.
+#ifndef GORDIAN_CLI_PREDICT_TEXT_H_
+#define GORDIAN_CLI_PREDICT_TEXT_H_
+
+#include <cstddef>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "replayer/predict/predict.h"
+
+namespace gordian::cli {
+
+// The one freedom that is explored: calls of a rank's threads, where nothing orders them.
+inline constexpr char kThreadsUnordered[] = "threads-unordered";
+// What that rests on, and what to change.
+inline constexpr char kRestsOn[] =
+    "gordian saw nothing that orders these threads; it sees events, starts and ends of threads, no "
+    "locks or flags.";
+inline constexpr char kPredictAdvice[] =
+    "Give these calls one order at every rank: make them from one thread, or let one thread wait "
+    "for the other's call.";
+
+// Names calls of a schedule, which must outlive it, as people know them.
+class CallNames {
+ public:
+  explicit CallNames(const replayer::Schedule& schedule);
+
+  const replayer::Op& OpOf(replayer::OpId id) const { return *places_.at(id).op; }
+  int RankOf(replayer::OpId id) const { return schedule_.ranks[places_.at(id).rank].rank; }
+  size_t ThreadOf(replayer::OpId id) const { return places_.at(id).thread + 1; }
+  std::string CommOf(replayer::OpId id) const;
+  // "AllReduce on dp at train.cc:12 step()".
+  std::string Describe(replayer::OpId id) const;
+  nlohmann::ordered_json ToJson(replayer::OpId id) const;
+
+ private:
+  struct Place {
+    const replayer::Op* op = nullptr;
+    size_t rank = 0, thread = 0;
+  };
+  const replayer::Schedule& schedule_;
+  std::unordered_map<replayer::OpId, Place> places_;
+};
+
+// "rank 0 waits for rank 1, which waits for rank 0".
+std::string CycleText(const CallNames& names, const std::vector<replayer::OpId>& cycle);
+
+// Lines: who would wait where, and the order that leads there.
+std::string PredictionText(const replayer::Prediction& prediction);
+
+// As an element of "predicted" in gordian.predict.v1.
+nlohmann::ordered_json PredictionJson(const replayer::Prediction& prediction);
+
+}  // namespace gordian::cli
+
+#endif  // GORDIAN_CLI_PREDICT_TEXT_H_

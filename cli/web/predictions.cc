@@ -1,0 +1,65 @@
+#include "cli/web/predictions.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "cli/predict_text.h"
+#include "common/clock.h"
+#include "replayer/predict/predict.h"
+#include "replayer/predict/recorded_orders.h"
+
+namespace gordian::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+// What it finds by then is as true as what it finds later.
+constexpr uint64_t kLongestNs = 5 * kNsPerSecond;
+
+ordered_json Found(const std::vector<replayer::Prediction>& predictions) {
+  ordered_json list = ordered_json::array();
+  for (const replayer::Prediction& one : predictions) {
+    ordered_json json = PredictionJson(one);
+    json["confidence"] = one.doubt.empty() ? "predicted" : "not confirmed";
+    json["doubt"] = one.doubt;
+    json["summary"] = CycleText(CallNames(one.witness), one.cycle);
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
+}  // namespace
+
+std::string PredictionsJson(const std::string& path) {
+  const uint64_t end_ns = MonoNs() + kLongestNs;
+  replayer::PredictOptions options;
+  options.progress = [end_ns](const replayer::PredictProgress&) { return MonoNs() < end_ns; };
+  replayer::Predictions all;
+  bool first = true;
+  const Status status = replayer::ReadOrders(path, {}, {}, [&](replayer::RecordedOrders&& orders) {
+    replayer::Predictions window = replayer::Predict(orders, options);
+    options.max_states -= std::min(options.max_states - 1, window.states);
+    if (std::exchange(first, false)) {
+      all = std::move(window);
+    } else {
+      replayer::Merge(std::move(window), orders.free, &all);
+    }
+    return MonoNs() < end_ns;
+  });
+  if (!status.ok()) spdlog::info("page: {}", status.message());
+  if (!status.ok() || !all.judged) return "";
+  ordered_json found = Found(all.predicted);
+  for (ordered_json& one : Found(all.unconfirmed)) found.push_back(std::move(one));
+  if (found.empty()) return "";
+  const ordered_json json = {{"found", std::move(found)},
+                             {"freedom", kThreadsUnordered},
+                             {"rests_on", kRestsOn},
+                             {"advice", kPredictAdvice}};
+  return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+}  // namespace gordian::cli
