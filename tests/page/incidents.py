@@ -305,6 +305,39 @@ class Run(IncidentTest):
         self.assertEqual(refused.returncode, 2)
         self.assert_one_line(refused.stderr, "apt-get install libcurl4")
 
+    def ask(self, address, body=None, token=None):
+        """The status and the JSON, or the text, of an answer."""
+        request = urllib.request.Request(address, None if body is None else json.dumps(body).encode(),
+                                         {"Authorization": f"Bearer {token}"} if token else {})
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def test_the_page_of_a_run_acknowledges_its_own_incident_alone(self):
+        self.run_job("--on-verdict", "kill", "--job", "earlier", session="earlier")
+        [earlier] = self.incidents()
+        until = self.path("go")
+        run = self.start("run", "--emulator", "--session", "s", "--job", "train", "--http", "127.0.0.1:0", "--", *HANG,
+                         env={**self.env, "JOB_UNTIL": until}, stdout=subprocess.DEVNULL)
+        page = run.stderr.readline().split(": ")[2].strip()
+        self.assertFalse(self.ask(page + "api/v1/jobs")[1]["has_incidents"], "this run has none yet")
+        self.write("go", "")
+        self.assertTrue(wait_until(lambda: self.ask(page + "api/v1/jobs")[1]["has_incidents"], 60))
+        [ours] = self.ask(page + "api/v1/incidents")[1]["incidents"]
+        self.assertEqual((ours["job"], ours["open"]), ("train", True))
+        admin = self.gordian("token", "s", "--role", "admin").stdout.strip()
+        self.assertTrue(self.ask(page + "api/v1/jobs", token=admin)[1]["may_acknowledge"])
+        self.assertFalse(self.ask(page + "api/v1/jobs")[1]["may_acknowledge"])
+        acknowledge = lambda one, token: self.ask(f"{page}api/v1/incidents/{one['id']}/acknowledge", {"by": "ann"}, token)
+        self.assertEqual(acknowledge(ours, None)[0], 401)
+        self.assertEqual(acknowledge(ours, admin.replace("admin", "viewer"))[0], 403)
+        self.assertEqual(acknowledge(earlier, admin), (404, f"404: no incident has the id {earlier['id']}\n"))
+        self.assertEqual(acknowledge(ours, admin), (200, {"acknowledged": ours["id"]}))
+        self.assertEqual([[by["who"] for by in one["acknowledgements"]] for one in self.incidents()], [["ann"], []])
+        self.end_job(run)
+
     def test_options_that_cannot_be_met_are_refused(self):
         loose = self.write("loose", KEY, 0o644)
         for options, words in ((["--alert", "ftp://host/secret"], "--alert takes"),

@@ -1,6 +1,13 @@
 import { expect, test } from "vitest";
 
-import { alertText, foundIncidents, lastedText, revisionsText, timeText } from "./incidents";
+import {
+  alertText,
+  foundIncidents,
+  jobOf,
+  lastedText,
+  revisionsText,
+  timeText,
+} from "./incidents";
 import { readIncidents } from "./read";
 
 const kSchema = { schema: "gordian.incidents.v1" };
@@ -59,6 +66,17 @@ test("an incident is told in words", () => {
   expect(alertText(train!.alerts[0]!)).toBe(
     "confirmed: could not be delivered to https://hooks.slack.com",
   );
+});
+
+test("an incident leads to its own job alone", () => {
+  const jobs = new Map([
+    ["train", 0],
+    ["other", 0],
+  ]);
+  expect(jobOf(train!, jobs)).toBe("train");
+  expect(jobOf({ ...train!, session: "gone", job: "train" }, jobs)).toBe(null);
+  expect(jobOf({ ...train!, session: "/home/ann/s" }, jobs)).toBe(null);
+  expect(jobOf({ ...train!, session: "/home/ann/s" }, new Map([["s", 0]]))).toBe("s");
 });
 
 test("what is no list of incidents is refused", () => {

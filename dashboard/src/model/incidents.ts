@@ -16,6 +16,14 @@ export function foundIncidents(incidents: readonly Incident[], filter: string): 
     .sort((a, b) => (a.opened < b.opened ? 1 : a.opened > b.opened ? -1 : 0));
 }
 
+// The job that an incident is of, among those of the server; null: it is not there any more. `gordian
+// serve` names a job by its session's folder. `gordian run` has one job, and gives a whole path.
+export function jobOf(incident: Incident, jobs: ReadonlyMap<string, unknown>): string | null {
+  if (!incident.session.startsWith("/")) return jobs.has(incident.session) ? incident.session : null;
+  const [only, ...others] = jobs.keys();
+  return only !== undefined && others.length === 0 ? only : null;
+}
+
 function searchText(incident: Incident): string {
   const { id, job, nodes, verdict, confidence, check, summary, opened, acknowledgements } = incident;
   const state = incident.open ? "open" : incident.how_ended;

@@ -5,6 +5,7 @@ import { acknowledge, fetchIncidents } from "../data/incidents";
 import {
   alertText,
   foundIncidents,
+  jobOf,
   lastedText,
   revisionsText,
   timeText,
@@ -253,10 +254,9 @@ export function IncidentsView(props: Props) {
     const timer = setInterval(() => setNow(Date.now()), 1000);
     return () => clearInterval(timer);
   }, [open > 0]);
-  // `gordian serve` names a job by its session's folder, `gordian run` by its name.
   const address = (incident: Incident) => {
-    const name = [incident.session, incident.job].find((one) => props.jobs.has(one));
-    return name === undefined ? null : routeHash(name, "verdict");
+    const name = jobOf(incident, props.jobs);
+    return name === null ? null : routeHash(name, "verdict");
   };
   const found = foundIncidents(incidents ?? [], props.filter);
   const shown = found.slice(0, kMostShown);

@@ -54,6 +54,9 @@ TEST(PageDocument, HoldsItsParts) {
   EXPECT_TRUE(page["status"].is_null());
   EXPECT_TRUE(page["history"].is_null());
   EXPECT_EQ(page["sources"][0]["lines"][1], "three");
+  EXPECT_FALSE(page.contains("predictions"));
+  parts.predictions_json = R"({"found":[]})";
+  EXPECT_TRUE(nlohmann::json::parse(PageDocument(parts))["predictions"]["found"].is_array());
 }
 
 TEST(PageDocument, GzipUnpacks) {
