@@ -5,6 +5,8 @@
 // made and packed before, since on a real fleet other machines do that.
 //
 //   bench_fleet [NODES [SECONDS [RECORDS]]]     default 1000, 60, and 1,000 records a second
+//
+// A batch holds what a node has gathered in half a second, as the server asks of so many.
 #include <fmt/format.h>
 #include <grpcpp/grpcpp.h>
 #include <sys/resource.h>
@@ -40,6 +42,7 @@
 namespace gordian::bench {
 namespace {
 
+constexpr double kGatherSeconds = 0.5;
 constexpr uint64_t kStartPauseNs = 500 * kNsPerMs;  // between the last Welcome and the first record
 
 [[noreturn]] void Fail(const std::string& what) {
@@ -67,7 +70,7 @@ struct Batch {
 };
 struct NodeProgram {
   std::vector<Batch> batches;
-  std::vector<v1::Event> states;  // by step: the answer to a round after it
+  std::vector<std::string> states;  // by step: the answer to a round after it, an event
   uint64_t records = 0;
 };
 struct Program {
@@ -135,7 +138,7 @@ Program Make(int nodes, uint64_t records_of_node, uint64_t gathered) {
     for (size_t node = 0; node < program.nodes.size(); ++node) {
       flush(node);
       NodeProgram& of = program.nodes[node];
-      of.states.push_back(training.Round(static_cast<int>(node), 0));
+      of.states.push_back(training.Round(static_cast<int>(node), 0).SerializeAsString());
       Batch& batch = of.batches.emplace_back();
       batch.message.mutable_batch()->set_number(of.batches.size());
       batch.records_before = of.records;
@@ -223,7 +226,8 @@ class Node {
   void Answer(size_t step, v1::EventBatch* batch, uint64_t later_ns) {
     const uint64_t wanted = std::exchange(wanted_, 0);
     if (wanted == 0) return;
-    v1::Event event = program_.states[step];
+    v1::Event event;
+    if (!event.ParseFromString(program_.states[step])) Fail("a state makes no sense");
     v1::Round* const round = event.mutable_round();
     round->set_round(wanted);
     round->set_begin_ns(round->begin_ns() + later_ns);
@@ -300,9 +304,9 @@ bool Get(int fd, T* value) {
   return read(fd, value, sizeof *value) == static_cast<ssize_t>(sizeof *value);
 }
 
-void BeTheNodes(int nodes, int seconds, double records_a_second, double gather_s, int in, int out) {
+void BeTheNodes(int nodes, int seconds, double records_a_second, int in, int out) {
   const Program program = Make(nodes, static_cast<uint64_t>(seconds * records_a_second),
-                               static_cast<uint64_t>(gather_s * records_a_second));
+                               static_cast<uint64_t>(kGatherSeconds * records_a_second));
   Put(out, program.records);
   Begin begin;
   while (Get(in, &begin)) {
@@ -434,7 +438,6 @@ int Main(int argc, char** argv) {
   const int nodes = argc > 1 ? atoi(argv[1]) : 1000;
   const int seconds = argc > 2 ? atoi(argv[2]) : 60;
   const int rate = argc > 3 ? atoi(argv[3]) : 1000;
-  const double gather_s = argc > 4 ? atof(argv[4]) : 0.1;
   const bool fits = nodes >= 25 && nodes <= 4000 && nodes % 25 == 0 &&
                     (nodes <= 200 || nodes % (25 * testing::kReplicasOfPod) == 0);
   if (!fits || seconds < 1 || seconds > 3600 || rate < 1 || rate > 1'000'000) {
@@ -456,7 +459,7 @@ int Main(int argc, char** argv) {
   if (child == 0) {
     close(to_nodes[1]);
     close(from_nodes[0]);
-    BeTheNodes(nodes, seconds, rate, gather_s, to_nodes[0], from_nodes[1]);
+    BeTheNodes(nodes, seconds, rate, to_nodes[0], from_nodes[1]);
     _exit(0);
   }
   close(to_nodes[0]);

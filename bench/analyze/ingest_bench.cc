@@ -80,8 +80,9 @@ Job Make(int steps, int replicas) {
 class Collector {
  public:
   Collector(int port, size_t node, const Access& access)
-      : stub_(v1::Ingest::NewStub(grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
-                                                      collector::ChannelCredentials(access)))),
+      : stub_(v1::Ingest::NewStub(grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(port),
+                                                            collector::ChannelCredentials(access),
+                                                            OwnConnection()))),
         stream_(stub_->Collect(&context_)) {
     v1::ToAnalyzer message;
     v1::Hello* const hello = message.mutable_hello();
@@ -108,6 +109,13 @@ class Collector {
   }
 
  private:
+  // Else all channels to one address share a connection.
+  static grpc::ChannelArguments OwnConnection() {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    return arguments;
+  }
+
   grpc::ClientContext context_;
   std::unique_ptr<v1::Ingest::Stub> stub_;
   std::unique_ptr<grpc::ClientReaderWriter<v1::ToAnalyzer, v1::ToCollector>> stream_;
