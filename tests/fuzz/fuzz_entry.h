@@ -19,6 +19,7 @@ void FuzzNcclReport(const uint8_t* data, size_t bytes);
 void FuzzAnalysis(const uint8_t* data, size_t bytes);
 void FuzzTraceContents(const uint8_t* data, size_t bytes);
 void FuzzText(const uint8_t* data, size_t bytes);
+void FuzzHttp(const uint8_t* data, size_t bytes);
 
 }  // namespace gordian::fuzz
 
