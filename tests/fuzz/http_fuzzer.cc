@@ -40,8 +40,8 @@ class OneJob final : public web::JobSource {
   }
   StatusOr<web::PageParts> Look(const std::string& job) override {
     if (job != "a job/..%2f") return Status::NotFound("there is no such job");
-    return web::PageParts{
-        .job = job, .verdict_json = R"({"summary":")" + std::string(kOfTheJob) + "\"}"};
+    return web::PageParts{.job = job,
+                          .verdict_json = R"({"summary":")" + std::string(kOfTheJob) + "\"}"};
   }
   std::string StatusJson(const std::string&) override { return ""; }
   std::string IncidentsJson() override {
@@ -80,9 +80,14 @@ int Connect(int port) {
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<uint16_t>(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  // Thousands of connections a second: their ports must not stay taken.
-  const linger none{.l_onoff = 1, .l_linger = 0};
-  setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+  // A port stays taken for a minute after the server has closed, and there are 28,000 of an address.
+  static uint32_t next_address = 0;
+  sockaddr_in source{};
+  source.sin_family = AF_INET;
+  source.sin_addr.s_addr = htonl(INADDR_LOOPBACK + next_address++ % 65'536);
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&source), sizeof source) != 0) {
+    Die("no address for a connection");
+  }
   if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     Die("the server takes no connection");
   }
@@ -137,8 +142,8 @@ void FuzzHttp(const uint8_t* data, size_t bytes) {
   const bool admin = Holds(sent, kAdmin);
   if (Holds(answer, kOfTheJob) && !admin && !Holds(sent, kViewer)) Die("a job's text has leaked");
   if (server->jobs->acknowledged != before && !admin) Die("an incident was changed");
-  const std::string health =
-      Answer(server->gateway.port(), "GET /healthz HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+  const std::string health = Answer(
+      server->gateway.port(), "GET /healthz HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
   if (!health.starts_with("HTTP/1.1 200 ") || !health.ends_with("ok\n")) Die("not healthy");
 }
 
