@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "collector/collector_impl.h"
+#include "common/source_excerpt.h"
 #include "common/utf8.h"
 #include "common/version.h"
 #include "proto/ring/calls.h"
@@ -381,13 +382,24 @@ void Collector::Impl::AnswerRound(uint64_t number) {
 
 void Collector::Impl::AskForStacks(const v1::StacksRequest& request) {
   std::vector<StackTarget> targets;
+  std::map<uint32_t, std::vector<SiteToPlace>> sites;
+  size_t more = kMostExcerpts;  // the analyzer asks for no more
+  for (const v1::AskedSite& asked : request.sites()) {
+    const auto found = processes_.find(asked.process());
+    if (found != processes_.end() && more > 0) {
+      --more;
+      sites[asked.process()].push_back(
+          {.site = asked.site(), .text = found->second.process->TextOfSite(asked.site())});
+    }
+  }
   for (auto& [number, followed] : processes_) {
     const auto& every = request.every_thread_of();
     if (!followed.ended_ns) {
       targets.push_back({.process = number,
                          .identity = followed.process->name().identity,
                          .threads = followed.process->StuckThreads(
-                             std::find(every.begin(), every.end(), number) != every.end())});
+                             std::find(every.begin(), every.end(), number) != every.end()),
+                         .sites = std::move(sites[number])});
     }
   }
   spdlog::info("stacks: request {}, {} processes", request.request(), targets.size());

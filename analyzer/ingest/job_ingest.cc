@@ -7,6 +7,7 @@
 #include <chrono>
 #include <utility>
 
+#include "analyzer/stacks/source_book.h"
 #include "common/clock.h"
 #include "common/version.h"
 
@@ -56,6 +57,7 @@ bool MakeUnique(v1::Event* event, uint32_t node) {
     case v1::Event::kAnalyzerStarted:
       return false;
     case v1::Event::kStacksTaken:
+      BoundPlaces(event->mutable_stacks_taken());  // before the trace has them
       return Renumber(event->mutable_stacks_taken(), node);
     case v1::Event::kCallName:
     case v1::Event::kStacksDone:
@@ -532,6 +534,12 @@ v1::StacksRequest JobIngest::RequestOf(uint32_t index) const {
     if (process / kProcessesOfNode == index) {
       request.add_every_thread_of(process % kProcessesOfNode);
     }
+  }
+  for (const v1::AskedSite& site : stacks_request_.sites()) {
+    if (site.process() / kProcessesOfNode != index) continue;
+    v1::AskedSite* const asked = request.add_sites();
+    asked->set_process(site.process() % kProcessesOfNode);
+    asked->set_site(site.site());
   }
   return request;
 }

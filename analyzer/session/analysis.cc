@@ -285,6 +285,7 @@ class Analysis::Impl {
   }
 
   CallSites& call_sites() { return call_sites_; }
+  const SourceBook& sources() const { return sources_; }
   SiteResolver sites() const { return resolver_; }
 
   Stats stats() const {
@@ -327,9 +328,6 @@ class Analysis::Impl {
         stats_.job_ended = true;
         stats_.killed_by_gordian = event.job_ended().killed_by_gordian();
         break;
-      case v1::Event::kModule:
-        call_sites_.OnModule(event.module());
-        break;
       case v1::Event::kProcessStarted:
         seen_process_ = true;
         if (const v1::ProcessStarted& started = event.process_started();
@@ -341,6 +339,8 @@ class Analysis::Impl {
         break;
     }
     fleet_.OnEvent(event);
+    call_sites_.OnEvent(event);
+    sources_.OnEvent(event);
     stacks_.OnEvent(event);
     signs_.OnEvent(event);
     events_.OnEvent(event);
@@ -468,7 +468,7 @@ class Analysis::Impl {
     if (!always && same && stacks_said_ == stacks_.changes()) return std::nullopt;
     std::optional<v1::StacksRequest> stacks_wanted;
     if (options_.on_stacks_wanted && !stats_.job_ended) {
-      stacks_wanted = stacks_.Want(model_, verdict.main);
+      stacks_wanted = stacks_.Want(model_, verdict, resolver_);
     }
     stacks_.AddTo(model_, &verdict);
     stacks_said_ = stacks_.changes();
@@ -555,6 +555,7 @@ class Analysis::Impl {
   bool refresh_later_ = false;
   uint64_t refresh_next_ns_ = 0;
   CallSites call_sites_;
+  SourceBook sources_;
   std::array<std::pair<uint32_t, uint64_t>, 1024> lately_noted_ = {};
   const SiteResolver resolver_;
   std::shared_ptr<const OwnedFolder> folder_;
@@ -595,6 +596,7 @@ std::string Analysis::CurrentJson(uint64_t* revision) const { return impl_->Curr
 std::vector<std::string> Analysis::CurrentRings() const { return impl_->CurrentRings(); }
 std::string Analysis::StatusJson(uint64_t* revision) const { return impl_->StatusJson(revision); }
 CallSites& Analysis::call_sites() { return impl_->call_sites(); }
+const SourceBook& Analysis::sources() const { return impl_->sources(); }
 SiteResolver Analysis::sites() const { return impl_->sites(); }
 Analysis::Stats Analysis::stats() const { return impl_->stats(); }
 

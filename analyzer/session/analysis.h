@@ -20,6 +20,7 @@
 
 #include "analyzer/model/verdict/job_model.h"
 #include "analyzer/stacks/call_sites.h"
+#include "analyzer/stacks/source_book.h"
 #include "common/owned_folder.h"
 #include "common/status.h"
 #include "gordian/v1/event.pb.h"
@@ -142,6 +143,7 @@ class Analysis {
   std::string StatusJson(uint64_t* revision) const;
 
   CallSites& call_sites();
+  const SourceBook& sources() const;
   SiteResolver sites() const;
 
   struct Stats {

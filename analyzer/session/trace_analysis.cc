@@ -70,7 +70,7 @@ StatusOr<AnalysisResult> AnalyzeTrace(const std::string& path, const AnalysisOpt
   bool job_ended = false;
   const auto feed = [&](const v1::Event& event) {
     job_ended |= event.has_job_ended();
-    if (event.event_case() == v1::Event::kModule) call_sites.OnModule(event.module());
+    call_sites.OnEvent(event);
     stacks.OnEvent(event);
     signs.OnEvent(event);
     events.OnEvent(event);

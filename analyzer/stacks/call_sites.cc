@@ -2,15 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <deque>
 #include <map>
 #include <mutex>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
+#include "analyzer/ingest/graph_events.h"
 #include "analyzer/stacks/elf_symbols.h"
+#include "analyzer/stacks/function_name.h"
+#include "common/source_excerpt.h"
 #include "common/utf8.h"
 #include "gordian/v1/event.pb.h"
 #include "proto/ring/record.h"
@@ -23,6 +28,8 @@ constexpr size_t kMaxModulesOfProcess = 16'384;
 constexpr size_t kMaxNoted = 4'096;
 constexpr size_t kMaxSites = 65'536;
 constexpr size_t kMaxOpenFiles = 128;
+constexpr size_t kMaxTold = 4'096;
+constexpr size_t kMaxLinkageName = 1'024;
 constexpr size_t kMaxShownFunction = 60;
 
 std::string_view Basename(std::string_view path) {
@@ -87,6 +94,34 @@ class CallSites::Impl {
                                 .build_id = module.build_id()};
   }
 
+  void OnPlaces(const v1::StacksTaken& taken) {
+    std::lock_guard lock(mutex_);
+    bool learned = false;
+    for (const v1::SitePlace& place : taken.sites()) {
+      if (place.site() == 0 || (place.site() & ring::kTextSite) != 0) continue;
+      if (place.file().size() > kMostExcerptPath || place.function().size() > kMaxLinkageName) {
+        continue;
+      }
+      uint64_t file_offset = 0;
+      const Key site{.process = taken.process(), .address = place.site()};
+      const Mapping* const module = ModuleOf(site, &file_offset);
+      if (module == nullptr) continue;
+      const ToldKey key = ToldKeyOf(site, *module, file_offset);
+      if (told_.size() >= kMaxTold && !told_.contains(key)) continue;
+      told_.insert_or_assign(
+          key, ElfSymbols::Place{.function = ReadableFunctionName(place.function().c_str()),
+                                 .file = place.file(),
+                                 .line = std::max(0, place.line())});
+      learned = true;
+    }
+    if (learned) sites_.clear();
+  }
+
+  void OnNodes() {
+    std::lock_guard lock(mutex_);
+    proven_files_only_ = true;
+  }
+
   void OnPythonSite(const Key& key, const std::string& text) {
     const size_t line = text.find('\n');
     const size_t function = line == std::string::npos ? line : text.find('\n', line + 1);
@@ -139,29 +174,50 @@ class CallSites::Impl {
     return site;
   }
 
-  bool Lookup(const Key& key, CallSite* site) {
-    auto process = processes_.find(key.process);
-    if (process == processes_.end()) return false;
+  // Null: no module is known to hold it. `file_offset`: of the call in the module's file.
+  const Mapping* ModuleOf(const Key& key, uint64_t* file_offset) const {
+    const auto process = processes_.find(key.process);
+    if (process == processes_.end()) return nullptr;
     // A call site is a return address. The call lies before it, which matters if the call is the
     // last instruction of its function or line.
     const uint64_t inside = key.address - 1;
     auto mapping = process->second.upper_bound(inside);
-    if (mapping == process->second.begin()) return false;
+    if (mapping == process->second.begin()) return nullptr;
     --mapping;
-    if (inside >= mapping->second.end) return false;
-    const Mapping& module = mapping->second;
-    const uint64_t file_offset = inside - mapping->first + module.file_offset;
-    site->module = module.path;
+    if (inside >= mapping->second.end) return nullptr;
+    *file_offset = inside - mapping->first + mapping->second.file_offset;
+    return &mapping->second;
+  }
+
+  bool Lookup(const Key& key, CallSite* site) {
+    uint64_t file_offset = 0;
+    const Mapping* const module = ModuleOf(key, &file_offset);
+    if (module == nullptr) return false;
+    site->module = module->path;
     site->offset = file_offset + 1;
-    const ElfSymbols* symbols = SymbolsOf(module);
+    const ElfSymbols* symbols = SymbolsOf(*module);
     uint64_t address = 0;
-    if (symbols == nullptr || !symbols->AddressOfOffset(file_offset, &address)) return true;
-    site->offset = address + 1;
-    ElfSymbols::Place place = symbols->Find(address);
+    ElfSymbols::Place place;
+    if (symbols != nullptr && symbols->AddressOfOffset(file_offset, &address)) {
+      site->offset = address + 1;
+      place = symbols->Find(address);
+    }
+    if (place.line == 0) {
+      const auto told = told_.find(ToldKeyOf(key, *module, file_offset));
+      if (told != told_.end()) place = told->second;
+    }
     site->function = std::move(place.function);
     site->file = std::move(place.file);
     site->line = place.line;
     return true;
+  }
+
+  // Processes that run the same file share what one node told of it; without a build id nothing says
+  // that another node's file of this path is the same.
+  using ToldKey = std::tuple<std::string, std::string, uint32_t, uint64_t>;
+  static ToldKey ToldKeyOf(const Key& key, const Mapping& module, uint64_t file_offset) {
+    return {module.path, module.build_id,
+            module.build_id.empty() ? key.process / kProcessesOfNode + 1 : 0, file_offset};
   }
 
   const ElfSymbols* SymbolsOf(const Mapping& module) {
@@ -169,7 +225,10 @@ class CallSites::Impl {
     auto found = files_.find(key);
     if (found == files_.end()) {
       if (files_.size() >= kMaxOpenFiles) files_.clear();
-      found = files_.emplace(std::move(key), ElfSymbols::Open(module.path, module.build_id)).first;
+      found = files_
+                  .emplace(std::move(key),
+                           ElfSymbols::Open(module.path, module.build_id, proven_files_only_))
+                  .first;
     }
     return found->second.get();
   }
@@ -181,11 +240,28 @@ class CallSites::Impl {
   std::unordered_set<Key, KeyHash> noted_;
   std::deque<Key> to_resolve_;
   std::map<std::pair<std::string, std::string>, std::unique_ptr<ElfSymbols>> files_;
+  std::map<ToldKey, ElfSymbols::Place> told_;  // by nodes
+  bool proven_files_only_ = false;
 };
 
 CallSites::CallSites() : impl_(std::make_unique<Impl>()) {}
 CallSites::~CallSites() = default;
 
+void CallSites::OnEvent(const v1::Event& event) {
+  switch (event.event_case()) {
+    case v1::Event::kModule:
+      impl_->OnModule(event.module());
+      break;
+    case v1::Event::kStacksTaken:
+      impl_->OnPlaces(event.stacks_taken());
+      break;
+    case v1::Event::kNodeJoined:
+      impl_->OnNodes();
+      break;
+    default:
+      break;
+  }
+}
 void CallSites::OnModule(const v1::Module& module) { impl_->OnModule(module); }
 void CallSites::OnPythonSite(model::ProcessId process, uint64_t site, const std::string& text) {
   impl_->OnPythonSite({.process = process, .address = site}, text);

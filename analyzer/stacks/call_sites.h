@@ -1,10 +1,11 @@
 // Resolves a call site of a watched process (a return address) to function, file and line without
 // touching that process: from the module map that the collector sent and the ELF files on this
-// machine's disk.
+// machine's disk, and from what a node answered that was asked for it.
 //
 // Paths and addresses come from a watched process and are not trusted: opens only regular files,
 // ignores a file whose build id differs from the mapped one, and asks no network for debug
-// information.
+// information. Of a job on several nodes, opens only files that have the very build id that the node
+// told: a file of this machine that a node merely names is not one of the job's.
 #ifndef GORDIAN_ANALYZER_STACKS_CALL_SITES_H_
 #define GORDIAN_ANALYZER_STACKS_CALL_SITES_H_
 
@@ -17,8 +18,10 @@
 #include "analyzer/model/verdict/verdict.h"
 
 namespace gordian::v1 {
+class Event;
 class Module;
-}
+class StacksTaken;
+}  // namespace gordian::v1
 
 namespace gordian::analyzer {
 
@@ -46,6 +49,8 @@ class CallSites {
   CallSites(const CallSites&) = delete;
   CallSites& operator=(const CallSites&) = delete;
 
+  // Takes modules, answers about sites, and whether nodes take part; ignores other events.
+  void OnEvent(const v1::Event& event);
   void OnModule(const v1::Module& module);
   // A site of Python code: `text` is file, line, function and CallSite::within, by newlines.
   void OnPythonSite(model::ProcessId process, uint64_t site, const std::string& text);

@@ -57,7 +57,9 @@ const char* LinkageName(Dwarf_Die* die) {
 
 }  // namespace
 
-std::unique_ptr<ElfSymbols> ElfSymbols::Open(const std::string& path, const std::string& build_id) {
+std::unique_ptr<ElfSymbols> ElfSymbols::Open(const std::string& path, const std::string& build_id,
+                                             bool proven) {
+  if (proven && build_id.empty()) return nullptr;
   // O_NONBLOCK: the path comes from another process and may name a FIFO.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) return nullptr;
@@ -85,7 +87,7 @@ std::unique_ptr<ElfSymbols> ElfSymbols::Open(const std::string& path, const std:
   if (elf == nullptr) return nullptr;
   if (!build_id.empty()) {
     const std::string have = BuildIdOf(elf);
-    if (!have.empty() && strcasecmp(have.c_str(), build_id.c_str()) != 0) return nullptr;
+    if (have.empty() ? proven : strcasecmp(have.c_str(), build_id.c_str()) != 0) return nullptr;
   }
   symbols->bias_ = bias;
   size_t headers = 0;

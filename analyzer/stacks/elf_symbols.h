@@ -15,8 +15,9 @@ namespace gordian::analyzer {
 class ElfSymbols {
  public:
   // Returns null if the file is missing, not a regular file, not ELF, or has a build id other than
-  // `build_id` (hexadecimal; empty: any).
-  static std::unique_ptr<ElfSymbols> Open(const std::string& path, const std::string& build_id);
+  // `build_id` (hexadecimal; empty: any). `proven`: only a file that has this very build id.
+  static std::unique_ptr<ElfSymbols> Open(const std::string& path, const std::string& build_id,
+                                          bool proven = false);
   ~ElfSymbols();
   ElfSymbols(const ElfSymbols&) = delete;
   ElfSymbols& operator=(const ElfSymbols&) = delete;

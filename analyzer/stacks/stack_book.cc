@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "analyzer/model/verdict/check_catalogue.h"
+#include "analyzer/stacks/shown_sites.h"
 #include "analyzer/stacks/sign_book.h"
 #include "analyzer/stacks/stack_merge.h"
 #include "common/clock.h"
@@ -49,7 +50,9 @@ void StackBook::OnEvent(const v1::Event& event) {
       if (taken.request() < latest_) break;
       if (taken.request() > latest_) taken_.clear();
       latest_ = taken.request();
-      taken_[taken.process()] = taken;
+      v1::StacksTaken& kept = taken_[taken.process()];
+      kept = taken;
+      kept.clear_sites();  // for SourceBook and CallSites
       break;
     }
     case v1::Event::kStacksDone:
@@ -62,7 +65,9 @@ void StackBook::OnEvent(const v1::Event& event) {
 }
 
 std::optional<v1::StacksRequest> StackBook::Want(const model::JobModel& model,
-                                                 const model::Finding& main) {
+                                                 const model::Verdict& verdict,
+                                                 const SiteResolver& sites) {
+  const model::Finding& main = verdict.main;
   const bool possible = main.confidence == model::Confidence::kPossible && !Unexplained(main) &&
                         !model::OnlySlow(main);
   if (!WorthStacks(main) || possible) {
@@ -89,6 +94,11 @@ std::optional<v1::StacksRequest> StackBook::Want(const model::JobModel& model,
                                : Holds(main.culprit_ranks, rank.rank);
       if (shown) request.add_every_thread_of(rank.process);
     }
+  }
+  for (const ShownSite& shown : ShownSites(verdict, sites)) {
+    v1::AskedSite* const asked = request.add_sites();
+    asked->set_process(shown.site.process);
+    asked->set_site(shown.site.address);
   }
   return request;
 }

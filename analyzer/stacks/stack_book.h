@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "analyzer/model/verdict/job_model.h"
+#include "analyzer/stacks/call_sites.h"
 #include "gordian/v1/event.pb.h"
 #include "gordian/v1/ingest.pb.h"
 
@@ -21,10 +22,12 @@ class StackBook {
  public:
   void OnEvent(const v1::Event& event);
 
-  // Returns the request to make for this verdict; nullopt if it is no problem or was asked before.
+  // Returns the request to make for this verdict, with the sites whose source is to be shown; nullopt
+  // if it is no problem or was asked before.
   // Asks once per kind and confidence, and a few times in a job about what may just be slow, since
   // taking stacks has a price. Drops the stacks of a problem that no longer exists.
-  std::optional<v1::StacksRequest> Want(const model::JobModel& model, const model::Finding& main);
+  std::optional<v1::StacksRequest> Want(const model::JobModel& model, const model::Verdict& verdict,
+                                        const SiteResolver& sites);
   bool awaited() const { return asked_ > done_; }
 
   // Grows when AddTo would add something new.

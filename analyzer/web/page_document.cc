@@ -72,10 +72,10 @@ std::string PageDocument(const PageParts& parts) {
   ordered_json sources = ordered_json::array();
   for (const SourceLines& one : parts.sources) {
     sources.push_back({{"site", one.site},
-                       {"path", one.path},
-                       {"line", one.line},
-                       {"first_line", one.first_line},
-                       {"lines", one.lines}});
+                       {"path", one.excerpt.path},
+                       {"line", one.excerpt.line},
+                       {"first_line", one.excerpt.first_line},
+                       {"lines", one.excerpt.lines}});
   }
   ordered_json rest = {{"schema", kPageSchema},       {"job", parts.job},
                        {"gordian_version", kVersion}, {"made", FormatUtc(RealNs())},

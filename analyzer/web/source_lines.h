@@ -1,7 +1,4 @@
-// Reads the lines around the call sites of a verdict, for the page that shows them.
-//
-// Paths come from a watched process. Reads only regular files with the ending of a source file, on
-// this machine, and a few lines of each: the page shows them to readers of the verdict.
+// The lines around the call sites of a verdict, for the page that shows them.
 #ifndef GORDIAN_ANALYZER_WEB_SOURCE_LINES_H_
 #define GORDIAN_ANALYZER_WEB_SOURCE_LINES_H_
 
@@ -10,23 +7,21 @@
 
 #include "analyzer/model/verdict/verdict.h"
 #include "analyzer/stacks/call_sites.h"
+#include "analyzer/stacks/source_book.h"
+#include "common/source_excerpt.h"
 
 namespace gordian::web {
 
 struct SourceLines {
   std::string site;  // as reports name it
-  std::string path;
-  int line = 0;        // the call's, from 1
-  int first_line = 0;  // of `lines`
-  std::vector<std::string> lines;
+  SourceExcerpt excerpt;
 };
 
-// Reads the lines around the first few call sites that the verdict names, and leaves out those that
-// it cannot read.
-std::vector<SourceLines> ReadSourceLines(const model::Verdict& verdict, analyzer::CallSites* sites);
-
-// The lines around `line` of a file. Empty: it may not or cannot be read, or has no such line.
-SourceLines ReadAround(const std::string& path, int line);
+// Of the first few call sites that the verdict names, and leaves out those whose lines nobody has.
+// Takes what the process's node sent. Reads this machine's files only for a job without nodes, whose
+// files they are.
+std::vector<SourceLines> FindSourceLines(const model::Verdict& verdict, analyzer::CallSites* sites,
+                                         const analyzer::SourceBook& book);
 
 }  // namespace gordian::web
 

@@ -96,14 +96,12 @@ std::vector<web::JobSummary> FleetPages::Jobs() {
 StatusOr<web::PageParts> FleetPages::Look(const std::string& job) {
   const std::string folder = FolderOf(job);
   if (folder.empty()) return Status::NotFound("no job of this name is here");
-  std::optional<LivePage> page;  // without source lines: they are on the nodes
+  std::optional<LivePage> page;
   fleet_->LookAt(folder,
-                 [&](analyzer::Analysis& analysis) { page = LookNow(job, folder, analysis); });
+                 [&](analyzer::Analysis& analysis) { page = LookNow(job, folder, &analysis); });
   if (!page) {
     std::string note;
-    StatusOr<web::PageParts> recorded = RecordedPage(folder, &note);
-    if (recorded.ok()) recorded->sources.clear();
-    return recorded;
+    return RecordedPage(folder, &note);
   }
   if (model::SaysTrouble(page->verdict.main.verdict)) {
     std::shared_ptr<HistoryOfTrace> history;
@@ -158,7 +156,7 @@ void FleetPages::Run() {
 void FleetPages::Write(const std::string& folder) {
   std::optional<LivePage> page;
   fleet_->LookAt(folder, [&](analyzer::Analysis& analysis) {
-    page = LookNow(analyzer::LeafOf(folder), folder, analysis);
+    page = LookNow(analyzer::LeafOf(folder), folder, &analysis);
   });
   if (!page) return;  // closed meanwhile; its last page stays
   const bool ended = !page->parts.live;

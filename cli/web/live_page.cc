@@ -1,6 +1,7 @@
 #include "cli/web/live_page.h"
 
 #include "analyzer/report/report.h"
+#include "analyzer/web/source_lines.h"
 #include "common/clock.h"
 
 namespace gordian::cli {
@@ -20,15 +21,16 @@ web::JobSummary SummaryOf(const std::string& job, const analyzer::Analysis& anal
   return summary;
 }
 
-LivePage LookNow(const std::string& job, const std::string& session,
-                 const analyzer::Analysis& analysis) {
-  LivePage page{.verdict = analysis.Current()};
+LivePage LookNow(const std::string& job, const std::string& session, analyzer::Analysis* analysis) {
+  LivePage page{.verdict = analysis->Current()};
   page.parts.job = job;
   page.parts.session = session;
-  page.parts.live = !analysis.stats().job_ended;
-  page.parts.verdict_json = analysis.CurrentJson(&page.revision);
-  page.parts.status_json = analysis.StatusJson(nullptr);
-  page.parts.text = analyzer::ExplainText(page.verdict, analysis.sites(), {.session = session});
+  page.parts.live = !analysis->stats().job_ended;
+  page.parts.verdict_json = analysis->CurrentJson(&page.revision);
+  page.parts.status_json = analysis->StatusJson(nullptr);
+  page.parts.text = analyzer::ExplainText(page.verdict, analysis->sites(), {.session = session});
+  page.parts.sources =
+      web::FindSourceLines(page.verdict, &analysis->call_sites(), analysis->sources());
   return page;
 }
 

@@ -18,8 +18,7 @@ struct LivePage {
   model::Verdict verdict;
   uint64_t revision = 0;
 };
-LivePage LookNow(const std::string& job, const std::string& session,
-                 const analyzer::Analysis& analysis);
+LivePage LookNow(const std::string& job, const std::string& session, analyzer::Analysis* analysis);
 
 }  // namespace gordian::cli
 

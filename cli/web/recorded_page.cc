@@ -31,17 +31,19 @@ class DetailsObserver final : public analyzer::TraceObserver {
   }
   void OnEvent(const model::JobModel& model, const v1::Event& event) override {
     log_.OnEvent(model, event);
+    book_.OnEvent(event);
   }
   void AtEnd(const model::JobModel& model, analyzer::CallSites* sites) override {
     log_.AtEnd(model, sites);
     const model::Verdict verdict = model.Current();
     details_.history_json = web::HistoryJson(log_, verdict.main.stalled_at_ns);
-    details_.sources = web::ReadSourceLines(verdict, sites);
+    details_.sources = web::FindSourceLines(verdict, sites, book_);
   }
 
   TraceDetails Take() { return std::move(details_); }
 
  private:
+  analyzer::SourceBook book_;
   exporters::OperationLog log_{kKeep, /*wait_for_graph=*/false};
   TraceDetails details_;
 };

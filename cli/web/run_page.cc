@@ -14,7 +14,6 @@
 #include "analyzer/model/verdict/check_catalogue.h"
 #include "analyzer/session/session_files.h"
 #include "analyzer/web/gateway.h"
-#include "analyzer/web/source_lines.h"
 #include "cli/job/job_identity.h"
 #include "cli/web/live_page.h"
 #include "cli/web/page_address.h"
@@ -61,12 +60,7 @@ class OneJob final : public web::JobSource {
     return std::move(page.parts);
   }
 
-  // With source lines: the job's files are on this machine.
-  LivePage Now() const {
-    LivePage page = LookNow(options_.job, options_.session_dir, *options_.analysis);
-    page.parts.sources = web::ReadSourceLines(page.verdict, &options_.analysis->call_sites());
-    return page;
-  }
+  LivePage Now() const { return LookNow(options_.job, options_.session_dir, options_.analysis); }
 
   // By the folder's descriptor, whatever its path has come to mean.
   std::string TracePath() const {

@@ -235,6 +235,7 @@ uint64_t TrackedProcess::Drain(uint64_t max_records, const Sink& sink) {
           }
           ++records_;
           NoteCallSite(record.call_site);
+          text_sites_.OnRecord(record);
           AppendRecord(record, block);
         }
         if (block->records().size() >= kBlockBytes) {

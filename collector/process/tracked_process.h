@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "collector/process/process_watch.h"
+#include "collector/process/text_sites.h"
 #include "collector/process/thread_sleep.h"
 #include "collector/rings/record_check.h"
 #include "collector/rings/ring_drainer.h"
@@ -73,6 +74,9 @@ class TrackedProcess {
   // none, those that have used the GPU, or the main thread. With `every_thread`, all but gordian's.
   std::vector<StackThread> StuckThreads(bool every_thread);
 
+  // The text of a call site in Python, of a record that was drained; "": none was told.
+  std::string TextOfSite(uint64_t site) const { return text_sites_.Of(site); }
+
   const RankName& rank_name() const { return rank_name_; }
   // It has ended, and another process may go on as its rank: rounds say that it lives.
   void SetInherited(bool inherited) { inherited_ = inherited; }
@@ -117,6 +121,7 @@ class TrackedProcess {
 
   std::vector<ExecutableMapping> modules_;  // sent, ordered by start
   std::unordered_set<uint64_t> no_module_;  // pages of call sites that no mapping covers
+  TextSites text_sites_;
   bool modules_stale_ = false;
   uint64_t modules_read_ns_ = 0;
 };

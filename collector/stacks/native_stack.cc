@@ -80,6 +80,14 @@ class Unwinder {
     }
   }
 
+  // Apart from the time that stacks may take.
+  void NameAll(std::span<NativeFrame> places) {
+    for (NativeFrame& place : places) {
+      Name(&place);
+    }
+    lines_ns_ = 0;
+  }
+
  private:
   static pid_t NextThread(Dwfl*, void*, void**) { return 0; }  // libdwfl asks by number only
   static bool GetThread(Dwfl*, pid_t, void* self, void** thread) {
@@ -155,9 +163,13 @@ class Unwinder {
   uint64_t lines_ns_ = 0;
 };
 
-void ReadAll(pid_t pid, const NativeStackOptions& options, std::vector<NativeStack>* stacks) {
+void ReadAll(pid_t pid, const NativeStackOptions& options, std::span<NativeFrame> places,
+             std::vector<NativeStack>* stacks) {
   Unwinder unwinder(pid);
   const std::string problem = unwinder.Open();
+  if (problem.empty() && !(options.out_of_time && options.out_of_time())) {
+    unwinder.NameAll(places);
+  }
   ThreadCopy copy;
   bool refused = false;
   for (NativeStack& stack : *stacks) {
@@ -186,13 +198,14 @@ void ReadAll(pid_t pid, const NativeStackOptions& options, std::vector<NativeSta
 }  // namespace
 
 std::vector<NativeStack> ReadNativeStacks(pid_t pid, std::span<const pid_t> tids,
-                                          const NativeStackOptions& options) {
+                                          const NativeStackOptions& options,
+                                          std::span<NativeFrame> places) {
   std::vector<NativeStack> stacks(tids.size());
   for (size_t i = 0; i < tids.size(); ++i) {
     stacks[i].tid = tids[i];
   }
-  if (!stacks.empty()) {
-    std::thread(ReadAll, pid, std::cref(options), &stacks).join();
+  if (!stacks.empty() || !places.empty()) {
+    std::thread(ReadAll, pid, std::cref(options), places, &stacks).join();
   }
   return stacks;
 }

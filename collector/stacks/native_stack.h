@@ -41,7 +41,8 @@ struct NativeStackOptions {
   std::mutex* while_held = nullptr;
 };
 
-// Returns one stack for each of `tids`, in order. A thread stopped by a signal stays stopped. Skips
+// Returns one stack for each of `tids`, in order, and names `places`, of which only the addresses are
+// set and code of the process may hold them. A thread stopped by a signal stays stopped. Skips
 // a thread that a debugger traces, that sleeps uninterruptibly (state D), or whose system call
 // would fail on interruption (epoll_wait and the like).
 //
@@ -49,7 +50,8 @@ struct NativeStackOptions {
 // failed. The caller's process gets SIGCHLD, and its waitpid(-1) may report stops of threads that
 // are not its children; ignore them.
 std::vector<NativeStack> ReadNativeStacks(pid_t pid, std::span<const pid_t> tids,
-                                          const NativeStackOptions& options = {});
+                                          const NativeStackOptions& options = {},
+                                          std::span<NativeFrame> places = {});
 
 }  // namespace gordian::collector
 

@@ -19,14 +19,16 @@ constexpr uint64_t kAllNs = 10 * kNsPerSecond;
 }  // namespace
 
 v1::StacksTaken TakeStacks(pid_t pid, std::span<const StackThread> threads,
-                           const NativeStackOptions& options) {
+                           const NativeStackOptions& options, std::span<const SiteToPlace> sites) {
   v1::StacksTaken out;
   std::vector<pid_t> tids;
   for (const StackThread& thread : threads) {
     tids.push_back(thread.tid);
   }
   out.set_time_ns(MonoNs());
-  std::vector<NativeStack> native = ReadNativeStacks(pid, tids, options);
+  std::vector<NativeFrame> places = FramesOf(sites);
+  std::vector<NativeStack> native = ReadNativeStacks(pid, tids, options, places);
+  AddPlaces(sites, places, &out);
   PythonStacks python = ReadPythonStacks(pid, tids);
   std::map<pid_t, PythonStack*> python_of;
   for (PythonStack& stack : python.stacks) {
@@ -130,7 +132,8 @@ void StackTaker::Answer(const Request& request) {
       continue;
     }
     v1::Event event;
-    *event.mutable_stacks_taken() = TakeStacks(target.identity.pid, target.threads, options);
+    *event.mutable_stacks_taken() =
+        TakeStacks(target.identity.pid, target.threads, options, target.sites);
     event.mutable_stacks_taken()->set_process(target.process);
     event.mutable_stacks_taken()->set_request(request.number);
     Put(std::move(event));

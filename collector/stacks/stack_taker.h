@@ -15,6 +15,7 @@
 
 #include "collector/process/process_watch.h"
 #include "collector/stacks/native_stack.h"
+#include "collector/stacks/site_places.h"
 #include "gordian/v1/event.pb.h"
 
 namespace gordian::collector {
@@ -25,16 +26,19 @@ struct StackThread {
   bool in_call = false;  // of NCCL or CUDA, as far as known
 };
 
-// Native and Python stacks of these threads: everything of StacksTaken but `process` and `request`.
+// Native and Python stacks of these threads, and the places of `sites`: everything of StacksTaken but
+// `process` and `request`.
 // Never fails: the result names what could not be read. `native` as in native_stack.h; the Python
 // part is quick.
 v1::StacksTaken TakeStacks(pid_t pid, std::span<const StackThread> threads,
-                           const NativeStackOptions& native = {});
+                           const NativeStackOptions& native = {},
+                           std::span<const SiteToPlace> sites = {});
 
 struct StackTarget {
   uint32_t process = 0;
   ProcessIdentity identity;
   std::vector<StackThread> threads;
+  std::vector<SiteToPlace> sites;
 };
 
 // Thread-safe. Starts its one thread with the first request.

@@ -9,15 +9,19 @@ Exactly once is held against two witnesses: the emulator's own count of calls, a
 every record and every batch carries. On failure the evidence stays in a folder that is named.
 """
 
+import base64
 import glob
+import gzip
 import json
 import os
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+import urllib.request
 
 from fleet_testing import (BUILD, NODES, PATIENCE, Job, check_deadlock, check_exactly_once, check_finished,
                            clean_environment, expect, main, read_json, steps_go_on, trace, wait_for, skip)
@@ -263,6 +267,65 @@ def unreadable_folder(case):
             shutil.rmtree(job.session(rank))
 
 
+def sources(case):
+    """Source lines come from the nodes: the server has neither the program nor the job's files, but others of those
+    names, which it does not show."""
+    here = os.path.join(os.path.dirname(os.path.abspath(__file__)), "jobs")
+    os.mkdir(case.path("others"))
+    for name in os.listdir(here):
+        with open(case.path(f"others/{name}"), "w") as f:
+            f.write("not the node's\n" * 5000)
+    blind = ["unshare", "--mount", "sh", "-ec",
+             f"mount --bind '{case.path('others')}' '{here}'; mount --bind /dev/null '{BUILD.job}'; exec \"$@\"", "sh"]
+    if subprocess.run([*blind, "true"], capture_output=True).returncode != 0:
+        return skip("sources: no mount namespaces here")
+    server = case.server(prefix=blind, more=["--http", "127.0.0.1:0"])
+    job = Job(case, "a", f"127.0.0.1:{server.port}", "inversion_one_stream", on_verdict="report", deliver="1")
+
+    def live_page():
+        with urllib.request.urlopen(server.hello["page"] + "api/v1/jobs/a", timeout=20) as answer:
+            return json.load(answer)
+
+    def written_page(path):
+        with open(path) as f:
+            data = re.search(r'<script type="text/plain" id="gordian-data">([^<]*)</script>', f.read()).group(1)
+        return json.loads(gzip.decompress(base64.b64decode(data)))
+
+    def has_lines(page):
+        found = {source["site"]: source for source in page["sources"]}
+        circle = page["verdict"]["cycle"]
+        return len(circle) > 1 and all(edge["site"] in found for edge in circle)
+
+    def check(page):
+        expect(has_lines(page), "sites without lines:", page["verdict"]["cycle"], page["sources"])
+        found = {source["site"]: source for source in page["sources"]}
+        for edge in page["verdict"]["cycle"]:
+            source = found[edge["site"]]
+            expect(re.match(r"job\.cc:\d+ ", edge["site"]), "the site is not named:", edge["site"])
+            with open(source["path"]) as f:
+                own = f.read().splitlines()[source["first_line"] - 1:][:len(source["lines"])]
+            expect(source["lines"] == own, "other lines than the node's:", source, own)
+            expect("ncclAllReduce" in own[source["line"] - source["first_line"]], source)
+
+    wait_for(lambda: (server.verdict("a") or {}).get("confidence") == "confirmed", "the deadlock is proven")
+    wait_for(lambda: has_lines(live_page()), "the page has the lines of both calls")
+    check(live_page())
+    html = os.path.join(server.folder("a"), "report.html")
+    wait_for(lambda: has_lines(written_page(html)), "report.html has the lines")
+    check(written_page(html))
+    server.kill()
+    server.start()
+    expect(server.hello["jobs_resumed"] == 1, server.hello)
+    check(live_page())  # from the trace: no node is connected
+    job.kill()
+    server.stop()
+    again = case.path("again.html")
+    out = subprocess.run([*blind, BUILD.gordian, "report", server.folder("a"), "-o", again], capture_output=True, text=True,
+                         timeout=60, env=clean_environment())
+    expect(out.returncode == 0, out)
+    check(written_page(again))
+
+
 class Namespaces:
     """A bridge, and a network namespace for each node, whose cable can be pulled. Needs root."""
 
@@ -348,7 +411,7 @@ def namespaces(case):
 
 
 CASES = [deadlock, twin, cut, server_killed, two_jobs, other_version, hang_while_cut, unreachable, spool_full,
-         other_clock, slow_reader, unreadable_folder, namespaces]
+         other_clock, slow_reader, unreadable_folder, sources, namespaces]
 
 if __name__ == "__main__":
     sys.exit(main(__doc__, CASES))

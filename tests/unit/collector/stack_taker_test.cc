@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <fstream>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -22,6 +23,7 @@
 
 #include "collector/process/proc_reader.h"
 #include "collector/process/thread_sleep.h"
+#include "proto/ring/record.h"
 
 namespace gordian::collector {
 namespace {
@@ -140,6 +142,45 @@ TEST(StackTaker, NativeStacksOfAllThreadsAndNobodyNotices) {
   int status = -1;
   EXPECT_EQ(child.End(&status), "noticed 0, worked 1");
   EXPECT_EQ(status, 0);
+}
+
+// A site is a return address in the process; the lines come from the file that its own line table
+// names.
+TEST(StackTaker, PlacesOfCallSitesComeWithTheirSource) {
+  Child child({STACK_TARGET, "still"});
+  ASSERT_EQ(child.Line(), "ready");
+  const std::vector<pid_t> main = {child.pid()};
+  std::vector<SiteToPlace> sites;
+  int line = 0;
+  for (int i = 0; i < 10'000 && sites.empty(); ++i) {
+    const std::vector<NativeStack> stacks = ReadNativeStacks(child.pid(), main);
+    for (const NativeFrame& frame : stacks.front().frames) {
+      if (frame.function != "Outer") continue;
+      line = frame.line;
+      sites = {{.site = frame.address + 1}, {.site = frame.address + 1}, {.site = 1}};
+    }
+  }
+  ASSERT_FALSE(sites.empty());
+  const std::string script = testing::TempDir() + "site." + std::to_string(getpid()) + ".py";
+  std::ofstream(script) << "first\nsecond\n";
+  sites.push_back({.site = ring::kTextSite | 1, .text = script + "\n2\nstep\nall_reduce"});
+  sites.push_back({.site = ring::kTextSite | 2, .text = ""});
+  const v1::StacksTaken taken = TakeStacks(child.pid(), {}, {}, sites);
+  unlink(script.c_str());
+  ASSERT_EQ(taken.sites_size(), 3) << taken.DebugString();
+  const v1::SitePlace& native = taken.sites(0);
+  EXPECT_EQ(native.site(), sites[0].site);
+  EXPECT_EQ(native.function(), "Outer");
+  EXPECT_TRUE(native.file().ends_with("stack_target.cc")) << native.file();
+  EXPECT_EQ(native.line(), line);
+  const int at = native.line() - native.first_line();
+  ASSERT_GT(native.lines_size(), at);
+  EXPECT_NE(native.lines(at).find("Inner()"), std::string::npos) << native.DebugString();
+  EXPECT_TRUE(taken.sites(1).lines().empty()) << "each place's lines once";
+  EXPECT_EQ(taken.sites(1).line(), line);
+  EXPECT_EQ(taken.sites(2).file(), script);
+  ASSERT_EQ(taken.sites(2).lines_size(), 2);
+  EXPECT_EQ(taken.sites(2).lines(1), "second");
 }
 
 TEST(StackTaker, ThreadsThatComeAndGoAreTakenTwoHundredTimes) {

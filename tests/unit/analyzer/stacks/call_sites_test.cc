@@ -10,6 +10,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "analyzer/ingest/graph_events.h"
 #include "analyzer/stacks/function_name.h"
 #include "gordian/v1/event.pb.h"
 #include "proto/ring/record.h"
@@ -69,6 +70,19 @@ void MapSelf(CallSites* sites, uint32_t process, const std::string& build_id = "
     if (path == self) module.set_build_id(build_id);
     sites->OnModule(module);
   }
+}
+
+// As readelf prints it.
+std::string OwnBuildId() {
+  FILE* const pipe = popen(("readelf -n " + Self()).c_str(), "r");
+  std::string text;
+  for (char bytes[512]; pipe != nullptr && fgets(bytes, sizeof bytes, pipe) != nullptr;) {
+    text += bytes;
+  }
+  if (pipe != nullptr) pclose(pipe);
+  const std::string label = "Build ID: ";
+  const size_t at = text.find(label) + label.size();
+  return text.substr(at, text.find('\n', at) - at);
 }
 
 class TempFolder {
@@ -198,6 +212,66 @@ TEST(CallSites, ALaterMappingReplacesWhatItCovers) {
   map(0x1000, 0x3000, "/no/new");
   EXPECT_EQ(sites.Resolve(1, 0x1800).module, "/no/new");
   EXPECT_EQ(sites.Resolve(1, 0x2800).module, "/no/new");
+}
+
+v1::Event Told(uint32_t process, uint64_t site, const std::string& function,
+               const std::string& file, int line) {
+  v1::Event event;
+  event.mutable_stacks_taken()->set_process(process);
+  v1::SitePlace* const place = event.mutable_stacks_taken()->add_sites();
+  place->set_site(site);
+  place->set_function(function);
+  place->set_file(file);
+  place->set_line(line);
+  return event;
+}
+
+v1::Module ModuleAt(uint32_t process, uint64_t start, const std::string& build_id) {
+  v1::Module module;
+  module.set_process(process);
+  module.set_start(start);
+  module.set_end(start + 0x1000);
+  module.set_path("/not/on/this/machine/train");
+  module.set_build_id(build_id);
+  return module;
+}
+
+// Processes of the same program share what one node tells, wherever it is mapped.
+TEST(CallSites, ANodeTellsWhereTheCallIs) {
+  CallSites sites;
+  sites.OnModule(ModuleAt(1, 0x10000, "aa"));
+  sites.OnModule(ModuleAt(2, 0x50000, "aa"));
+  sites.OnModule(ModuleAt(3, 0x10000, "bb"));
+  EXPECT_EQ(sites.Describe({.process = 2, .address = 0x50010}), "train+0x10");
+  sites.OnEvent(Told(1, 0x10010, "_ZN7Trainer4stepEi", "/job/train.cc", 88));
+  EXPECT_EQ(sites.Describe({.process = 1, .address = 0x10010}), "train.cc:88 Trainer::step()");
+  EXPECT_EQ(sites.Describe({.process = 2, .address = 0x50010}), "train.cc:88 Trainer::step()");
+  EXPECT_EQ(sites.Describe({.process = 3, .address = 0x10010}), "train+0x10") << "another program";
+  EXPECT_EQ(sites.Describe({.process = 1, .address = 0x10020}), "train+0x20");
+}
+
+TEST(CallSites, WithoutABuildIdANodeTellsOfItsOwnAlone) {
+  CallSites sites;
+  sites.OnModule(ModuleAt(1, 0x10000, ""));
+  sites.OnModule(ModuleAt(kProcessesOfNode + 1, 0x10000, ""));
+  sites.OnEvent(Told(1, 0x10010, "", "/job/train.cc", 88));
+  EXPECT_EQ(sites.Describe({.process = 1, .address = 0x10010}), "train.cc:88");
+  EXPECT_EQ(sites.Describe({.process = kProcessesOfNode + 1, .address = 0x10010}), "train+0x10");
+}
+
+// A file of this machine that another one names by its path is not opened.
+TEST(CallSites, OfAJobOnNodesOnlyAFileOfTheSameBuildIdIsUsed) {
+  const known::Place place = known::Trainer<int>::Step(1, "");
+  for (const std::string& build_id : {std::string(), OwnBuildId()}) {
+    CallSites sites;
+    v1::Event joined;
+    joined.mutable_node_joined();
+    sites.OnEvent(joined);
+    MapSelf(&sites, 1, build_id);
+    const CallSite site = sites.Resolve(1, place.return_address);
+    EXPECT_EQ(site.module, Self());
+    EXPECT_EQ(site.line, build_id.empty() ? 0 : place.line) << build_id;
+  }
 }
 
 TEST(CallSites, NotedSitesAreResolvedAhead) {

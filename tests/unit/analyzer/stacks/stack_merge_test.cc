@@ -281,6 +281,15 @@ v1::Event Done(uint64_t request) {
   return event;
 }
 
+std::optional<v1::StacksRequest> Want(StackBook* book, const model::JobModel& model,
+                                      const model::Finding& main) {
+  model::Verdict verdict;
+  verdict.main = main;
+  return book->Want(model, verdict, [](const model::Site& site) {
+    return "train.py:" + std::to_string(site.address);
+  });
+}
+
 TEST(StackBook, AsksOnceForAKindOfVerdictAndAgainAfterItWasWithdrawn) {
   model::JobModel model{model::ModelOptions{}};
   StackBook book;
@@ -288,21 +297,39 @@ TEST(StackBook, AsksOnceForAKindOfVerdictAndAgainAfterItWasWithdrawn) {
   healthy.verdict = model::VerdictKind::kHealthy;
   hang.verdict = model::VerdictKind::kDeadlock;
   hang.check = "communicator-order-cycle";
-  EXPECT_FALSE(book.Want(model, healthy));
-  const auto first = book.Want(model, hang);
+  EXPECT_FALSE(Want(&book, model, healthy));
+  const auto first = Want(&book, model, hang);
   ASSERT_TRUE(first);
   EXPECT_TRUE(book.awaited());
-  EXPECT_FALSE(book.Want(model, hang));
+  EXPECT_FALSE(Want(&book, model, hang));
   hang.confidence = model::Confidence::kConfirmed;
-  const auto second = book.Want(model, hang);
+  const auto second = Want(&book, model, hang);
   ASSERT_TRUE(second);
   EXPECT_GT(second->request(), first->request());
   book.OnEvent(Done(first->request()));
   EXPECT_TRUE(book.awaited());
   book.OnEvent(Done(second->request()));
   EXPECT_FALSE(book.awaited());
-  EXPECT_FALSE(book.Want(model, healthy));
-  EXPECT_TRUE(book.Want(model, hang));
+  EXPECT_FALSE(Want(&book, model, healthy));
+  EXPECT_TRUE(Want(&book, model, hang));
+}
+
+// The analyzer asks for the source of the calls that the verdict names, one of those at a line.
+TEST(StackBook, AsksForTheSitesOfTheVerdict) {
+  model::JobModel model{model::ModelOptions{}};
+  StackBook book;
+  model::Finding hang;
+  hang.verdict = model::VerdictKind::kDeadlock;
+  hang.cycle.resize(4);
+  hang.cycle[0].site = {.process = 1, .address = 88};
+  hang.cycle[1].site = {.process = 2, .address = 90};
+  hang.cycle[2].site = {.process = 3, .address = 88};
+  const auto request = Want(&book, model, hang);
+  ASSERT_TRUE(request);
+  ASSERT_EQ(request->sites_size(), 2) << "the fourth is not known, and the third is at the first's";
+  EXPECT_EQ(request->sites(0).process(), 1u);
+  EXPECT_EQ(request->sites(0).site(), 88u);
+  EXPECT_EQ(request->sites(1).process(), 2u);
 }
 
 // What may just be slow is explained by stacks as well, a few times in a job.
@@ -316,14 +343,14 @@ TEST(StackBook, AsksAFewTimesAboutWhatIsSlow) {
   still.check = "no-progress";
   int asked = 0;
   for (int i = 0; i < 100; ++i) {
-    asked += book.Want(model, still).has_value();
-    EXPECT_FALSE(book.Want(model, still));
-    EXPECT_FALSE(book.Want(model, healthy));
+    asked += Want(&book, model, still).has_value();
+    EXPECT_FALSE(Want(&book, model, still));
+    EXPECT_FALSE(Want(&book, model, healthy));
   }
   EXPECT_GT(asked, 1);
   EXPECT_LT(asked, 20);
   const v1::StacksTaken one = Taken(1, Thread({{"one", "/job/a"}}));
-  EXPECT_TRUE(book.Want(model, [] {
+  EXPECT_TRUE(Want(&book, model, [] {
     model::Finding hang;
     hang.verdict = model::VerdictKind::kDeadlock;
     return hang;

@@ -45,7 +45,8 @@ TEST(PageDocument, HoldsItsParts) {
                   .verdict_json = R"({"verdict":"deadlock"})",
                   .text = "the report"};
   parts.sources.push_back(
-      {.site = "a.cc:3", .path = "/a.cc", .line = 3, .first_line = 2, .lines = {"two", "three"}});
+      {.site = "a.cc:3",
+       .excerpt = {.path = "/a.cc", .line = 3, .first_line = 2, .lines = {"two", "three"}}});
   const auto page = nlohmann::json::parse(PageDocument(parts));
   EXPECT_EQ(page["schema"], "gordian.page.v1");
   EXPECT_EQ(page["job"], "j\"\n");
