@@ -1,4 +1,5 @@
-// A few lines of a source file around a call: read from this machine's disk, or told by another one.
+// A few lines of a source file around a call: read from this machine's disk, or told by another
+// one.
 //
 // Paths come from watched processes. Reads only regular files with the ending of a source file, and
 // a few lines of each: who sees the verdict sees these lines.
@@ -25,8 +26,8 @@ struct SourceExcerpt {
 // The lines around `line` of a file. No lines: it may not or cannot be read, or has no such line.
 SourceExcerpt ReadAround(const std::string& path, int line);
 
-// Makes an excerpt that somebody else read one that ReadAround could have returned: cuts what is too
-// long, makes text printable, and drops lines that do not lie around the call.
+// Makes an excerpt that somebody else read one that ReadAround could have returned: cuts what is
+// too long, makes text printable, and drops lines that do not lie around the call.
 void MakeHarmless(SourceExcerpt* excerpt);
 
 }  // namespace gordian

@@ -212,8 +212,8 @@ class CallSites::Impl {
     return true;
   }
 
-  // Processes that run the same file share what one node told of it; without a build id nothing says
-  // that another node's file of this path is the same.
+  // Processes that run the same file share what one node told of it; without a build id nothing
+  // says that another node's file of this path is the same.
   using ToldKey = std::tuple<std::string, std::string, uint32_t, uint64_t>;
   static ToldKey ToldKeyOf(const Key& key, const Mapping& module, uint64_t file_offset) {
     return {module.path, module.build_id,

@@ -4,8 +4,8 @@
 //
 // Paths and addresses come from a watched process and are not trusted: opens only regular files,
 // ignores a file whose build id differs from the mapped one, and asks no network for debug
-// information. Of a job on several nodes, opens only files that have the very build id that the node
-// told: a file of this machine that a node merely names is not one of the job's.
+// information. Of a job on several nodes, opens only files that have the very build id that the
+// node told: a file of this machine that a node merely names is not one of the job's.
 #ifndef GORDIAN_ANALYZER_STACKS_CALL_SITES_H_
 #define GORDIAN_ANALYZER_STACKS_CALL_SITES_H_
 

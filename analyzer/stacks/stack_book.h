@@ -22,10 +22,10 @@ class StackBook {
  public:
   void OnEvent(const v1::Event& event);
 
-  // Returns the request to make for this verdict, with the sites whose source is to be shown; nullopt
-  // if it is no problem or was asked before.
-  // Asks once per kind and confidence, and a few times in a job about what may just be slow, since
-  // taking stacks has a price. Drops the stacks of a problem that no longer exists.
+  // Returns the request to make for this verdict, with the sites whose source is to be shown;
+  // nullopt if it is no problem or was asked before. Asks once per kind and confidence, and a few
+  // times in a job about what may just be slow, since taking stacks has a price. Drops the stacks
+  // of a problem that no longer exists.
   std::optional<v1::StacksRequest> Want(const model::JobModel& model, const model::Verdict& verdict,
                                         const SiteResolver& sites);
   bool awaited() const { return asked_ > done_; }

@@ -18,8 +18,8 @@ struct SourceLines {
 };
 
 // Of the first few call sites that the verdict names, and leaves out those whose lines nobody has.
-// Takes what the process's node sent. Reads this machine's files only for a job without nodes, whose
-// files they are.
+// Takes what the process's node sent. Reads this machine's files only for a job without nodes,
+// whose files they are.
 std::vector<SourceLines> FindSourceLines(const model::Verdict& verdict, analyzer::CallSites* sites,
                                          const analyzer::SourceBook& book);
 

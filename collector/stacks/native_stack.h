@@ -41,8 +41,8 @@ struct NativeStackOptions {
   std::mutex* while_held = nullptr;
 };
 
-// Returns one stack for each of `tids`, in order, and names `places`, of which only the addresses are
-// set and code of the process may hold them. A thread stopped by a signal stays stopped. Skips
+// Returns one stack for each of `tids`, in order, and names the code at the addresses of `places`.
+// A thread stopped by a signal stays stopped. Skips
 // a thread that a debugger traces, that sleeps uninterruptibly (state D), or whose system call
 // would fail on interruption (epoll_wait and the like).
 //

@@ -26,10 +26,9 @@ struct StackThread {
   bool in_call = false;  // of NCCL or CUDA, as far as known
 };
 
-// Native and Python stacks of these threads, and the places of `sites`: everything of StacksTaken but
-// `process` and `request`.
-// Never fails: the result names what could not be read. `native` as in native_stack.h; the Python
-// part is quick.
+// Native and Python stacks of these threads, and the places of `sites`: everything of StacksTaken
+// but `process` and `request`. Never fails: the result names what could not be read. `native` as in
+// native_stack.h; the Python part is quick.
 v1::StacksTaken TakeStacks(pid_t pid, std::span<const StackThread> threads,
                            const NativeStackOptions& native = {},
                            std::span<const SiteToPlace> sites = {});
