@@ -215,7 +215,7 @@ void JobRunner::OpenPage() {
 }
 
 void JobRunner::ServePage(const std::function<void(const std::string&)>& on_line) {
-  const StatusOr<std::string> address = page_->Serve(options_.http, on_line);
+  const StatusOr<std::string> address = page_->Serve(options_.http, options_.http_tls, on_line);
   if (address.ok()) {
     Say("gordian: page: " + *address + "\n");
     // Without the token, which is behind the "#".

@@ -48,7 +48,8 @@ struct JobOptions {
   std::vector<std::string> environment_that_matters;
   MakeRunPage make_page;  // empty: no page
   AlertConfig alerts;
-  std::string http;          // HOST:PORT of the live page; empty: none
+  std::string http;  // HOST:PORT of the live page; empty: none
+  PageTls http_tls;
   std::string metrics_file;  // empty: none
   metrics::OtlpTarget otlp;  // empty: metrics are not pushed
   bool color = false;

@@ -50,6 +50,7 @@ struct RunFlags {
   std::optional<std::string> analyzer;
   bool trust_analyzer = false;
   std::string http, metrics_file, otlp;
+  PageTls http_tls;
   AccessFiles access;
   JobIdentityFlags identity;
   AlertFlags alert;
@@ -286,8 +287,23 @@ int PredictFrom(const std::string& session, const InstallPaths& paths, const Sig
   return ExitCodeOfStatus(status);
 }
 
+Status CheckPageTls(const PageTls& tls, bool has_address) {
+  if (tls.cert.empty() != tls.key.empty()) {
+    return Status::InvalidArgument("--http-tls-cert and --http-tls-key need each other");
+  }
+  if (!tls.ca.empty() && tls.cert.empty()) {
+    return Status::InvalidArgument("--http-tls-ca needs --http-tls-cert and --http-tls-key");
+  }
+  if (!tls.cert.empty() && !has_address) {
+    return Status::InvalidArgument(
+        "--http-tls-cert is for the live page; say where to serve it: --http HOST:PORT");
+  }
+  return Status::Ok();
+}
+
 // What is wrong with the options of the page, if anything.
 Status CheckPageFlags(const RunFlags& flags, const RunConfig& config, bool has_page) {
+  GORDIAN_RETURN_IF_ERROR(CheckPageTls(flags.http_tls, !flags.http.empty()));
   const char* const option = !flags.http.empty()           ? "--http"
                              : !flags.metrics_file.empty() ? "--metrics-file"
                              : !flags.otlp.empty()         ? "--otlp"
@@ -402,6 +418,7 @@ int Run(const RunFlags& flags, std::vector<std::string> command, const MakeRunPa
   options.alerts = std::move(alerts).value();
   options.make_page = make_run_page;
   options.http = flags.http;
+  options.http_tls = flags.http_tls;
   options.metrics_file = flags.metrics_file;
   options.otlp = std::move(otlp).value();
   options.color = WantsColor(STDERR_FILENO);
@@ -552,6 +569,15 @@ void AddRunVerb(CLI::App& app, VerbContext* context) {
                    "free port); beyond this machine it wants a token, which the printed address "
                    "holds")
       ->type_name("HOST:PORT");
+  verb->add_option("--http-tls-cert", flags->http_tls.cert,
+                   "Serve --http over TLS, with this certificate (PEM, with its chain); a file "
+                   "that is renewed is used for later connections")
+      ->type_name("FILE");
+  verb->add_option("--http-tls-key", flags->http_tls.key, "The key of --http-tls-cert (PEM)")
+      ->type_name("FILE");
+  verb->add_option("--http-tls-ca", flags->http_tls.ca,
+                   "Take only viewers whose certificate this authority (PEM) has signed")
+      ->type_name("FILE");
   verb->add_option("--metrics-file", flags->metrics_file,
                    "Write the metrics every 5 s into this file, for node-exporter's textfile "
                    "collector")

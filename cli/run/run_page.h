@@ -23,13 +23,19 @@ struct RunPageOptions {
   RunIncidents* incidents = nullptr;                  // outlives the page
 };
 
+// PEM files of the live page's TLS.
+struct PageTls {
+  std::string cert, key;  // the page's own; empty: no TLS
+  std::string ca;         // who must have signed a viewer's certificate; empty: none is wanted
+};
+
 class RunPage {
  public:
   virtual ~RunPage() = default;
 
   // Serves the page at HOST:PORT; port 0: any. Beyond loopback it makes a token. `on_line` gets a
   // line for people now and then, from any thread. Returns the address to open.
-  virtual StatusOr<std::string> Serve(const std::string& listen,
+  virtual StatusOr<std::string> Serve(const std::string& listen, const PageTls& tls,
                                       std::function<void(const std::string&)> on_line) = 0;
   // A verdict has changed. Any thread; quick.
   virtual void OnVerdict() = 0;

@@ -85,13 +85,14 @@ class PageOfRun final : public RunPage {
     gateway_.Stop();
   }
 
-  StatusOr<std::string> Serve(const std::string& listen,
+  StatusOr<std::string> Serve(const std::string& listen, const PageTls& tls,
                               std::function<void(const std::string&)> on_line) override {
     web::GatewayOptions options;
     options.listen = listen;
     options.files = dashboard::EmbeddedPage();
     options.jobs = job_;
     options.metrics = metrics_;
+    options.tls = {.cert = tls.cert, .key = tls.key, .ca = tls.ca};
     options.on_refused = std::move(on_line);
     if (job_->options().session_folder != nullptr) {
       options.may_change = [job = job_](std::string_view shown) {
@@ -109,9 +110,10 @@ class PageOfRun final : public RunPage {
       token = key->ViewerToken();
       options.may_view = [key = *key](std::string_view shown) { return key.MayView(shown); };
     }
+    const bool with_tls = options.tls.on();
     GORDIAN_RETURN_IF_ERROR(gateway_.Start(std::move(options)));
     serving_ = true;
-    return PageAddress(listen, gateway_.port(), /*tls=*/false, token);
+    return PageAddress(listen, gateway_.port(), with_tls, token);
   }
 
   void OnVerdict() override {

@@ -185,6 +185,63 @@ class Tls(LockTest):
             self.assertIn(words, done.stderr)
 
 
+class PageOfRun(LockTest):
+    def start_run(self, *options, http="127.0.0.1:0"):
+        """A `gordian run --http` of a job that hangs, and the page's address."""
+        run = self.start("run", "--emulator", "--session", "s", "--http", http, *options, "--", *HANG,
+                         env=clean_environment(), stdout=subprocess.DEVNULL)
+        line = run.stderr.readline()
+        self.assertIn("gordian: page: ", line)
+        return run, line.split("gordian: page: ")[1].strip()
+
+    def certificate_of_page(self, name, authority):
+        cert, key = self.certificate(name, authority)[1::2]
+        return ["--http-tls-cert", cert, "--http-tls-key", key]
+
+    def test_the_page_comes_by_tls_with_a_token(self):
+        self.authority("ours")
+        run, address = self.start_run(*self.certificate_of_page("head", "ours"), http="0.0.0.0:0")
+        self.assertTrue(address.startswith("https://"), address)
+        token = address.split("#token=")[1]
+        here = f"127.0.0.1:{urllib.parse.urlsplit(address).port}/api/v1/jobs"
+        context = ssl.create_default_context(cafile=self.path("ours.pem"))
+        self.assertEqual([fetch("https://" + here, shown, context) for shown in (None, "x", token)], [401, 401, 200])
+        with self.assertRaises((urllib.error.URLError, ConnectionError)):
+            fetch("http://" + here, token)
+        with self.assertRaises(urllib.error.URLError):  # of nobody that this viewer trusts
+            fetch("https://" + here, token, ssl.create_default_context())
+        self.end_job(run)
+
+    def test_viewers_show_certificates_where_the_page_asks(self):
+        self.authority("ours")
+        self.certificate("viewer", "ours")
+        run, address = self.start_run(*self.certificate_of_page("head", "ours"), "--http-tls-ca", "ours.pem")
+        self.assertTrue(address.startswith("https://127.0.0.1:"), address)
+        context = ssl.create_default_context(cafile=self.path("ours.pem"))
+        with self.assertRaises((ssl.SSLError, urllib.error.URLError, ConnectionError)):
+            fetch(address + "healthz", context=context)
+        context.load_cert_chain(self.path("viewer.pem"), self.path("viewer.key"))
+        self.assertEqual(fetch(address + "healthz", context=context), 200)
+        self.end_job(run)
+
+    def test_half_of_it_is_refused_by_name(self):
+        self.authority("ours")
+        self.certificate("head", "ours")
+        pair = ["--http-tls-cert", "head.pem", "--http-tls-key", "head.key"]
+        http = ["--http", "127.0.0.1:0"]
+        for options, words in (([*http, *pair[:2]], "--http-tls-key"), ([*http, *pair[2:]], "--http-tls-cert"),
+                               ([*http, "--http-tls-ca", "ours.pem"], "--http-tls-ca needs"),
+                               (pair, "--http HOST:PORT")):
+            done = self.gordian("run", *options, "--", "true")
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(words, done.stderr)
+        # A file that cannot be used costs the page, not the job.
+        done = self.gordian("run", "--emulator", "--session", "s", *http, *pair[:2], "--http-tls-key", "ours.key", "--",
+                            *HANG, "--twin")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("ours.key", done.stderr)
+
+
 class Tokens(LockTest):
     def test_beyond_loopback_a_node_needs_the_token_of_its_job(self):
         serve, at, first = self.serve(listen="0.0.0.0:0")
