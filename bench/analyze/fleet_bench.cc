@@ -8,7 +8,6 @@
 //
 // A batch holds what a node has gathered in half a second, as the server asks of so many.
 #include <fmt/format.h>
-#include <grpcpp/grpcpp.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -30,13 +29,11 @@
 
 #include "analyzer/fleet/fleet_server.h"
 #include "analyzer/model/verdict/verdict.h"
-#include "collector/uplink/analyzer_channel.h"
+#include "bench/analyze/node_stream.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/packed_batch.h"
 #include "common/record_block.h"
-#include "common/version.h"
-#include "gordian/v1/ingest.grpc.pb.h"
 #include "testing/jobs/training_job.h"
 
 namespace gordian::bench {
@@ -157,25 +154,7 @@ Program Make(int nodes, uint64_t records_of_node, uint64_t gathered) {
 class Node {
  public:
   Node(const NodeProgram& program, size_t number, int port, const Access& access)
-      : program_(program), number_(number) {
-    grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection of its own
-    stub_ = v1::Ingest::NewStub(grpc::CreateCustomChannel(
-        "127.0.0.1:" + std::to_string(port), collector::ChannelCredentials(access), arguments));
-    stream_ = stub_->Collect(&context_);
-    v1::ToAnalyzer message;
-    v1::Hello* const hello = message.mutable_hello();
-    hello->set_protocol(kIngestProtocol);
-    hello->set_gordian_version(kVersion);
-    hello->set_host("host" + std::to_string(number));
-    hello->set_session("bench");
-    hello->set_job("bench");
-    hello->set_incarnation(number + 1);
-    v1::ToCollector answer;
-    if (!stream_->Write(message) || !stream_->Read(&answer) || !answer.has_welcome()) {
-      const grpc::Status status = stream_->Finish();
-      Fail("node " + std::to_string(number) + " is not welcome: " + status.error_message());
-    }
+      : program_(program), number_(number), node_(port, number, access) {
     reader_ = std::thread([this] { Read(); });
   }
 
@@ -195,15 +174,15 @@ class Node {
       changed_.notify_all();
     }
     writer_.join();
-    context_.TryCancel();
+    node_.context.TryCancel();
     reader_.join();
-    (void)stream_->Finish();
+    (void)node_.stream->Finish();
   }
 
  private:
   void Read() {
     v1::ToCollector message;
-    while (stream_->Read(&message)) {
+    while (node_.stream->Read(&message)) {
       if (message.has_ack()) {
         acked_ = message.ack().number();
       } else if (message.has_refused()) {
@@ -218,7 +197,7 @@ class Node {
 
   [[noreturn]] void FailBroken() {
     reader_.join();
-    const grpc::Status status = stream_->Finish();
+    const grpc::Status status = node_.stream->Finish();
     Fail("the stream of node " + std::to_string(number_) + " broke: " + status.error_message());
   }
 
@@ -250,9 +229,9 @@ class Node {
           const std::lock_guard lock(mutex_);
           Answer(step++, message.mutable_batch(), 0);
         }
-        fine = stream_->Write(message);
+        fine = node_.stream->Write(message);
       } else {
-        fine = stream_->Write(batch.message);
+        fine = node_.stream->Write(batch.message);
       }
       if (!fine) FailBroken();
     }
@@ -266,16 +245,14 @@ class Node {
       message.mutable_batch()->set_number(number);
       Answer(step - 1, message.mutable_batch(), MonoNs() - stalled);
       lock.unlock();
-      if (!stream_->Write(message)) FailBroken();
+      if (!node_.stream->Write(message)) FailBroken();
       lock.lock();
     }
   }
 
   const NodeProgram& program_;
   const size_t number_;
-  grpc::ClientContext context_;
-  std::unique_ptr<v1::Ingest::Stub> stub_;
-  std::unique_ptr<grpc::ClientReaderWriter<v1::ToAnalyzer, v1::ToCollector>> stream_;
+  NodeStream node_;
   std::thread reader_, writer_;
   std::atomic<uint64_t> stalled_ns_ = 0, acked_ = 0, most_late_ns_ = 0;
   std::mutex mutex_;
@@ -310,12 +287,7 @@ void BeTheNodes(int nodes, int seconds, double records_a_second, int in, int out
   Put(out, program.records);
   Begin begin;
   while (Get(in, &begin)) {
-    Access access;
-    if (begin.ca[0] != '\0') {
-      const StatusOr<Access> read = ReadAccess({.token = "", .tls_ca = begin.ca});
-      if (!read.ok()) Fail(read.status().message());
-      access = *read;
-    }
+    const Access access = AccessTo(begin.ca);
     std::vector<std::unique_ptr<Node>> all;
     for (size_t i = 0; i < program.nodes.size(); ++i) {
       all.push_back(std::make_unique<Node>(program.nodes[i], i, begin.port, access));
@@ -372,14 +344,8 @@ Measured Measure(bool tls, int in, int out) {
     options.sessions_dir = folder + "/sessions";
     Begin begin;
     if (tls) {
-      const std::string cert = folder + "/cert.pem", key = folder + "/key.pem";
-      const std::string make =
-          "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj "
-          "/CN=bench -addext subjectAltName=IP:127.0.0.1 -keyout " +
-          key + " -out " + cert + " 2>/dev/null";
-      if (system(make.c_str()) != 0) Fail("openssl made no certificate");
-      options.tls = {.cert = cert, .key = key, .ca = ""};
-      std::snprintf(begin.ca, sizeof begin.ca, "%s", cert.c_str());
+      options.tls = MakeCertificate(folder);
+      std::snprintf(begin.ca, sizeof begin.ca, "%s", options.tls.cert.c_str());
     }
     options.on_verdict = [&](const analyzer::FleetVerdict& verdict) {
       const model::Finding& main = verdict.update.verdict.main;

@@ -6,7 +6,6 @@
 //
 //   bench_ingest [STEPS [REPLICAS]]     default 10 and 4; 128 replicas make 2,048 nodes
 #include <arpa/inet.h>
-#include <grpcpp/grpcpp.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -27,13 +26,11 @@
 #include "analyzer/fleet/fleet_server.h"
 #include "analyzer/web/gateway.h"
 #include "analyzer/web/http_server.h"
+#include "bench/analyze/node_stream.h"
 #include "cli/web/fleet_pages.h"
-#include "collector/uplink/analyzer_channel.h"
 #include "common/log.h"
 #include "common/packed_batch.h"
 #include "common/record_block.h"
-#include "common/version.h"
-#include "gordian/v1/ingest.grpc.pb.h"
 #include "testing/jobs/training_job.h"
 
 namespace gordian::bench {
@@ -79,46 +76,20 @@ Job Make(int steps, int replicas) {
 
 class Collector {
  public:
-  Collector(int port, size_t node, const Access& access)
-      : stub_(v1::Ingest::NewStub(grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(port),
-                                                            collector::ChannelCredentials(access),
-                                                            OwnConnection()))),
-        stream_(stub_->Collect(&context_)) {
-    v1::ToAnalyzer message;
-    v1::Hello* const hello = message.mutable_hello();
-    hello->set_protocol(kIngestProtocol);
-    hello->set_gordian_version(kVersion);
-    hello->set_host("host" + std::to_string(node));
-    hello->set_session("bench");
-    hello->set_job("bench");
-    hello->set_incarnation(node + 1);
-    v1::ToCollector answer;
-    if (!stream_->Write(message) || !stream_->Read(&answer) || !answer.has_welcome()) {
-      Fail("node " + std::to_string(node) + " is not welcome");
-    }
-  }
+  Collector(int port, size_t node, const Access& access) : node_(port, node, access) {}
   ~Collector() {
-    context_.TryCancel();
+    node_.context.TryCancel();
     v1::ToCollector message;
-    while (stream_->Read(&message)) {
+    while (node_.stream->Read(&message)) {
     }
-    (void)stream_->Finish();
+    (void)node_.stream->Finish();
   }
   void Send(const v1::ToAnalyzer& message) {
-    if (!stream_->Write(message)) Fail("a stream broke");
+    if (!node_.stream->Write(message)) Fail("a stream broke");
   }
 
  private:
-  // Else all channels to one address share a connection.
-  static grpc::ChannelArguments OwnConnection() {
-    grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    return arguments;
-  }
-
-  grpc::ClientContext context_;
-  std::unique_ptr<v1::Ingest::Stub> stub_;
-  std::unique_ptr<grpc::ClientReaderWriter<v1::ToAnalyzer, v1::ToCollector>> stream_;
+  NodeStream node_;
 };
 
 // Of all threads.
@@ -193,19 +164,8 @@ Spent Measure(const Job& job, const How& how = {}) {
     analyzer::FleetOptions options;
     options.listen = "127.0.0.1:0";
     options.sessions_dir = folder + "/sessions";
-    Access access;
-    if (how.tls) {
-      const std::string cert = folder + "/cert.pem", key = folder + "/key.pem";
-      const std::string make =
-          "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj "
-          "/CN=bench -addext subjectAltName=IP:127.0.0.1 -keyout " +
-          key + " -out " + cert + " 2>/dev/null";
-      if (system(make.c_str()) != 0) Fail("openssl made no certificate");
-      options.tls = {.cert = cert, .key = key, .ca = ""};
-      const StatusOr<Access> read = ReadAccess({.token = "", .tls_ca = cert});
-      if (!read.ok()) Fail(read.status().message());
-      access = *read;
-    }
+    if (how.tls) options.tls = MakeCertificate(folder);
+    const Access access = AccessTo(options.tls.cert);
     web::Gateway gateway;
     options.on_verdict = [&](const analyzer::FleetVerdict&) {
       if (how.viewers > 0) gateway.Wake();
