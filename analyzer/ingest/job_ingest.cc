@@ -14,7 +14,6 @@
 namespace gordian::analyzer {
 namespace {
 
-constexpr uint32_t kMostGatherMs = 500;
 constexpr size_t kMaxShownText = 200;
 // How long a new stream of a collector waits until its old one has ended.
 constexpr std::chrono::seconds kSupersede(10);
@@ -224,13 +223,7 @@ grpc::Status JobIngest::Serve(IngestStream* stream, Node* node, StreamGuard::Pla
     if (std::exchange(node->away_noted, false)) {
       analysis_->OnEvent(StateOf(*node, v1::NODE_STATE_KIND_BACK));
     }
-    rounds_->Join(index, [this, &outbox](uint64_t round) {
-      v1::RoundRequest request;
-      request.set_round(round);
-      request.set_unfinished(options_.fleet && analysis_->HasUnfinished());
-      request.set_gather_ms(GatherMs());
-      outbox.Request(request);
-    });
+    rounds_->Join(index, [&outbox](const v1::RoundRequest& request) { outbox.Request(request); });
   };
   join_rounds();
   grpc::ByteBuffer bytes;
@@ -370,14 +363,6 @@ bool JobIngest::TakeBatch(v1::EventBatch* batch, Node* node, v1::Round* answer, 
     answer->set_end_ns(ToOurClock(*node, answer->end_ns()));
   }
   return true;
-}
-
-// Each batch costs this side a message, whatever it holds: about 2,000 a second of all nodes.
-uint32_t JobIngest::GatherMs() const {
-  const std::lock_guard lock(mutex_);
-  return options_.fleet
-             ? std::min<uint32_t>(static_cast<uint32_t>(nodes_.size()) / 2, kMostGatherMs)
-             : 0;
 }
 
 void JobIngest::TakeClock(const v1::ClockReading& reading, Node* node) {

@@ -103,7 +103,6 @@ class JobIngest {
   // *answers: the batch brought the node's answer to a round.
   bool TakeBatch(v1::EventBatch* batch, Node* node, v1::Round* answer, bool* answers);
   void TakeAtOnce(v1::EventBatch* batch, Node* node, uint64_t missing);
-  uint32_t GatherMs() const;
   void TakeClock(const v1::ClockReading& reading, Node* node);
   v1::StacksRequest RequestOf(uint32_t index) const;
   static v1::Event StateOf(const Node& node, v1::NodeStateKind kind, uint64_t missing = 0);

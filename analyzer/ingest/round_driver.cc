@@ -13,9 +13,11 @@ constexpr std::chrono::milliseconds kTick(100);  // how often the trace is flush
 
 // A second reading soon after the first is worth much, the tenth nothing.
 constexpr uint32_t kMaxConfirmingInARow = 6;
-// A round costs all ends together so much for each node. In a large job rounds come less often, so
-// that they take a part of the processors and not all.
+// What each node adds to the pause between rounds, and to the time for which nodes gather records:
+// a round and a batch cost this side a message of every node, whatever they hold. Rounds of a large
+// job then take a part of the processors and not all, and its batches are about 2,000 a second.
 constexpr std::chrono::microseconds kPauseForNode(500);
+constexpr std::chrono::milliseconds kMostGathering(500);
 
 // A job that hangs for hours need not be asked ten times a second.
 constexpr uint64_t kQuietRounds = 100;
@@ -27,7 +29,7 @@ RoundDriver::RoundDriver(Analysis* analysis, RoundPace pace, uint64_t first_roun
 
 RoundDriver::~RoundDriver() { Stop(); }
 
-void RoundDriver::Join(Node node, std::function<void(uint64_t)> request) {
+void RoundDriver::Join(Node node, Asker request) {
   std::lock_guard lock(mutex_);
   nodes_[node] = std::move(request);
   driver_.notify_all();
@@ -133,15 +135,21 @@ void RoundDriver::Request(std::unique_lock<std::mutex>& lock, Clock::time_point 
   requested_ = now;
   deadline_ = now + pace_.round_timeout;
   owing_.clear();
-  std::vector<std::function<void(uint64_t)>> requests;
+  std::vector<Asker> requests;
   for (const auto& [node, request] : nodes_) {
     owing_.insert(node);
     requests.push_back(request);
   }
-  const uint64_t round = round_;
+  v1::RoundRequest asked;
+  asked.set_round(round_);
+  asked.set_unfinished(analysis_->HasUnfinished());
+  const auto gathering =
+      std::min<std::chrono::microseconds>(kPauseForNode * nodes_.size(), kMostGathering);
+  asked.set_gather_ms(static_cast<uint32_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(gathering).count()));
   requesting_ = true;
   lock.unlock();
-  for (const auto& request : requests) request(round);
+  for (const Asker& request : requests) request(asked);
   lock.lock();
   requesting_ = false;
   ended_.notify_all();

@@ -17,6 +17,7 @@
 #include "analyzer/ingest/round_pace.h"
 #include "analyzer/session/analysis.h"
 #include "gordian/v1/event.pb.h"
+#include "gordian/v1/ingest.pb.h"
 
 namespace gordian::analyzer {
 
@@ -35,7 +36,8 @@ class RoundDriver {
 
   // From now on rounds include this node. `request` is called from the driver's thread and must not
   // block; it is not called any more once Leave has returned.
-  void Join(Node node, std::function<void(uint64_t round)> request);
+  using Asker = std::function<void(const v1::RoundRequest& request)>;
+  void Join(Node node, Asker request);
   // A round that waited for this node only ends with this.
   void Leave(Node node);
 
@@ -67,7 +69,7 @@ class RoundDriver {
   mutable std::mutex mutex_;
   std::condition_variable driver_;  // wakes the driver's thread
   std::condition_variable ended_;   // wakes callers that wait for the end of a round
-  std::map<Node, std::function<void(uint64_t)>> nodes_;
+  std::map<Node, Asker> nodes_;
   bool stop_ = false;
   bool requesting_ = false;  // the driver is in a `request`
   uint64_t round_;           // the last one asked for, or the number before the first

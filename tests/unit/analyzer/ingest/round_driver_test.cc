@@ -18,10 +18,10 @@ using Clock = std::chrono::steady_clock;
 // A node that keeps the requests it got.
 class Node {
  public:
-  std::function<void(uint64_t)> Request() {
-    return [this](uint64_t round) {
+  RoundDriver::Asker Request() {
+    return [this](const v1::RoundRequest& request) {
       std::lock_guard lock(mutex_);
-      requests_.push_back({round, Clock::now()});
+      requests_.push_back({request.round(), Clock::now()});
       changed_.notify_all();
     };
   }
