@@ -404,11 +404,11 @@ int Main(int argc, char** argv) {
   const int nodes = argc > 1 ? atoi(argv[1]) : 1000;
   const int seconds = argc > 2 ? atoi(argv[2]) : 60;
   const int rate = argc > 3 ? atoi(argv[3]) : 1000;
-  const bool fits = nodes >= 25 && nodes <= 4000 && nodes % 25 == 0 &&
+  const bool fits = nodes >= 50 && nodes <= 4000 && nodes % 25 == 0 &&
                     (nodes <= 200 || nodes % (25 * testing::kReplicasOfPod) == 0);
   if (!fits || seconds < 1 || seconds > 3600 || rate < 1 || rate > 1'000'000) {
     std::fprintf(stderr,
-                 "usage: bench_fleet [NODES [SECONDS [RECORDS]]]   (25, 50 ... 200, 400 ... 4000; "
+                 "usage: bench_fleet [NODES [SECONDS [RECORDS]]]   (50, 75 ... 200, 400 ... 4000; "
                  "to 3600; records a second of a node, to 1000000)\n");
     return 2;
   }

@@ -40,8 +40,7 @@ NodeStream::NodeStream(int port, size_t node, const Access& access) {
 }
 
 access::TlsFiles MakeCertificate(const std::string& folder) {
-  const access::TlsFiles files{
-      .cert = folder + "/cert.pem", .key = folder + "/key.pem", .ca = ""};
+  const access::TlsFiles files{.cert = folder + "/cert.pem", .key = folder + "/key.pem", .ca = ""};
   const std::string make =
       "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj "
       "/CN=bench -addext subjectAltName=IP:127.0.0.1 -keyout " +
