@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 
-import { axe, openTab, shoot, startBrowser } from "./lib/browser.mjs";
+import { axe, openTab, overflow, shoot, startBrowser } from "./lib/browser.mjs";
 import { dist, fixture, hostile } from "./lib/documents.mjs";
 
 const kPolicy =
@@ -179,6 +179,23 @@ after(async () => browser.stop());
 // What the browser itself says about a server that went away is no error of the page.
 const own = (errors) => errors.filter((text) => !/Failed to load resource|ERR_/.test(text));
 
+// The page is readable and no wider than the window, narrow or wide, dark or light.
+async function fitsEveryWindow(tab, name) {
+  for (const [width, scheme] of [
+    [1280, "dark"],
+    [360, "light"],
+    [360, "dark"],
+    [1280, "light"],
+  ]) {
+    await tab.setViewportSize({ width, height: 900 });
+    await tab.emulateMedia({ colorScheme: scheme });
+    assert.deepEqual(await axe(tab), [], `${width} ${scheme}`);
+    const over = await overflow(tab);
+    assert.ok(over <= 0, `${width}: wider than the window by ${over} px`);
+    await shoot(tab, `${name}-${width}-${scheme}`);
+  }
+}
+
 test("the verdict appears, changes, and outlives the server", async () => {
   const mock = new Mock();
   mock.change("train", healthy());
@@ -341,19 +358,7 @@ test("jobs are found, ordered and compared", async () => {
   assert.match(await tab.innerText(".summary"), /It is another cycle\./);
   assert.equal(await tab.locator("#app img").count(), 0);
   assert.doesNotMatch(await tab.innerText("body"), /[\u202a-\u202e]/);
-  for (const [width, scheme] of [
-    [1280, "dark"],
-    [360, "light"],
-    [360, "dark"],
-    [1280, "light"],
-  ]) {
-    await tab.setViewportSize({ width, height: 900 });
-    await tab.emulateMedia({ colorScheme: scheme });
-    assert.deepEqual(await axe(tab), [], `${width} ${scheme}`);
-    const over = await tab.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-    assert.ok(over <= 0, `${width}: wider than the window by ${over} px`);
-    await shoot(tab, `live-compare-${width}-${scheme}`);
-  }
+  await fitsEveryWindow(tab, "live-compare");
   const rows = await tab.locator("table.compare tbody tr").count();
   await tab.click("text=Only what differs");
   const left = await tab.locator("table.compare tbody tr").count();
@@ -421,19 +426,7 @@ test("incidents are listed, come by themselves, and an admin acknowledges one", 
   assert.doesNotMatch(await tab.innerText("body"), /[\u202a-\u202e]/);
   assert.equal(await tab.locator("#app img").count(), 0);
   assert.equal(await tab.locator("text=Acknowledge…").count(), 0, "a viewer only looks");
-  for (const [width, scheme] of [
-    [1280, "dark"],
-    [360, "light"],
-    [360, "dark"],
-    [1280, "light"],
-  ]) {
-    await tab.setViewportSize({ width, height: 900 });
-    await tab.emulateMedia({ colorScheme: scheme });
-    assert.deepEqual(await axe(tab), [], `${width} ${scheme}`);
-    const over = await tab.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-    assert.ok(over <= 0, `${width}: wider than the window by ${over} px`);
-    await shoot(tab, `live-incidents-${width}-${scheme}`);
-  }
+  await fitsEveryWindow(tab, "live-incidents");
 
   // By keys: the filter, the list, the job and back.
   await tab.keyboard.press("/");

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
-import { axe, openTab, shoot, startBrowser, writeReport } from "./lib/browser.mjs";
+import { axe, openTab, overflow, shoot, startBrowser, writeReport } from "./lib/browser.mjs";
 import { fixture, hostile, synthetic } from "./lib/documents.mjs";
 
 const kViews = [
@@ -29,10 +29,6 @@ async function visit(tab, view, query = "") {
   await tab.evaluate((hash) => (location.hash = hash), `#/job/x/${view}${query}`);
   await tab.waitForSelector(`nav a[aria-current=page][href*="/${view}"]`);
   await settled(tab);
-}
-
-async function overflow(tab) {
-  return tab.evaluate(() => document.documentElement.scrollWidth - innerWidth);
 }
 
 const documents = {

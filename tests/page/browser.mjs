@@ -12,7 +12,7 @@ import { pathToFileURL } from "node:url";
 import { build, eventually, hang, Workplace } from "./real_jobs.mjs";
 
 process.env.DASHBOARD_MODULES = join(build, "dashboard", "work", "node_modules");
-const { axe, openTab, startBrowser } = await import("../../dashboard/test/lib/browser.mjs");
+const { axe, openTab, overflow, startBrowser } = await import("../../dashboard/test/lib/browser.mjs");
 
 const kViews = ["verdict", "ranks", "graph", "timeline", "diff", "stacks", "communicators", "health"];
 const kWait = { timeout: 30000 };
@@ -117,7 +117,7 @@ scene("a hung job from its verdict to its end and to its report", async (place) 
       await visit(tab, "s", view);
       const where = `${view}, ${width} px, ${scheme}`;
       assert.deepEqual(await axe(tab), [], where);
-      const over = await tab.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      const over = await overflow(tab);
       assert.ok(over <= 0, `${where}: wider than the window by ${over} px`);
       assert.deepEqual(seen.errors, [], where);
     }
@@ -214,7 +214,7 @@ async function fits({ tab, seen }, where) {
     await tab.setViewportSize({ width, height: width < 600 ? 760 : 900 });
     await tab.emulateMedia({ colorScheme: scheme });
     assert.deepEqual(await axe(tab), [], `${where}, ${width} px, ${scheme}`);
-    const over = await tab.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    const over = await overflow(tab);
     assert.ok(over <= 0, `${where}, ${width} px: wider than the window by ${over} px`);
   }
   await tab.setViewportSize({ width: 1280, height: 900 });

@@ -109,6 +109,11 @@ export async function axe(tab) {
   return violations;
 }
 
+// By how many pixels the page is wider than the window.
+export async function overflow(tab) {
+  return tab.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+}
+
 // Keeps a picture, if GORDIAN_SHOTS is set.
 export async function shoot(tab, name) {
   if (!process.env.GORDIAN_SHOTS) return;
