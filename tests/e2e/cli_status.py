@@ -340,12 +340,16 @@ class Watch(StatusTest):
         self.assert_left_as_it_was(watch)
         self.assertIn("gordian: DEADLOCK", watch.screen.text())
 
-    def test_ctrl_z_and_fg(self):
-        self.hung_job()
+    def on_a_shell(self):
+        """An interactive shell that is ready, and its terminal's settings."""
         shell = self.on_a_terminal("bash", "--norc", "--noprofile", "--noediting", "-i", rows=40,
                                    env=clean_environment(TERM="xterm", PS1="ready> "))
         self.assertTrue(shell.shows("ready>"))
-        of_shell = shell.settings()
+        return shell, shell.settings()
+
+    def test_ctrl_z_and_fg(self):
+        self.hung_job()
+        shell, of_shell = self.on_a_shell()
         shell.press(f"{GORDIAN} watch s\n")
         self.assertTrue(shell.until(lambda: shell.screen.own_screen) and shell.shows("3 Ranks", "q quits"))
         shell.press("3\n")
@@ -389,10 +393,7 @@ class Watch(StatusTest):
 
     def test_in_the_background_it_has_no_keys(self):
         self.hung_job()
-        shell = self.on_a_terminal("bash", "--norc", "--noprofile", "--noediting", "-i", rows=40,
-                                   env=clean_environment(TERM="xterm", PS1="ready> "))
-        self.assertTrue(shell.shows("ready>"))
-        of_shell = shell.settings()
+        shell, of_shell = self.on_a_shell()
         shell.press(f"{GORDIAN} watch s &\n")
         self.assertTrue(shell.shows("gordian: DEADLOCK", "COMMUNICATOR"), shell.screen.text())
         self.assertFalse(shell.screen.own_screen)
