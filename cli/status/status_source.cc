@@ -70,6 +70,12 @@ std::shared_ptr<const analyzer::VerdictDocument> Parsed(const std::string& text)
              : nullptr;
 }
 
+// For a question that the analyzer has to answer soon.
+void Prepare(const Access& access, grpc::ClientContext* context) {
+  collector::ShowToken(access, context);
+  context->set_deadline(std::chrono::system_clock::now() + kPatience);
+}
+
 }  // namespace
 
 void AddStatusOptions(CLI::App* verb, StatusFlags* flags) {
@@ -129,8 +135,7 @@ std::shared_ptr<const analyzer::VerdictDocument> StatusSource::VerdictAt(uint64_
     return verdict_;
   }
   grpc::ClientContext context;
-  collector::ShowToken(access, &context);
-  context.set_deadline(std::chrono::system_clock::now() + kPatience);
+  Prepare(access, &context);
   v1::GetVerdictRequest request;
   request.set_job(job);
   v1::GetVerdictResponse response;
@@ -157,8 +162,7 @@ StatusOr<SeenStatus> StatusSource::LookAtAnalyzer(const std::string& target, con
     channel_target_ = target;
   }
   grpc::ClientContext context;
-  collector::ShowToken(access, &context);
-  context.set_deadline(std::chrono::system_clock::now() + kPatience);
+  Prepare(access, &context);
   v1::GetStatusRequest request;
   request.set_job(job);
   v1::GetStatusResponse response;
