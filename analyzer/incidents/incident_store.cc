@@ -29,7 +29,7 @@ constexpr int kApplicationId = 0x676F7264;  // "gord"
 constexpr char kVfsName[] = "gordian";
 constexpr size_t kMostRevisions = 1000;  // of one incident; a verdict may come and go for days
 constexpr int kMostTextBytes = 1 << 20;
-// Of an acknowledgement.
+// The store cuts an acknowledgement's texts to these.
 constexpr size_t kMostNameBytes = 256;
 constexpr size_t kMostNoteBytes = 4096;
 

@@ -27,7 +27,7 @@ class SourceBook {
   // The job runs on nodes: a file of this machine that they name is none of theirs.
   bool on_nodes() const;
 
-  // As the process's own node has it, else as another one does. No lines: nobody sent them.
+  // Returns what the process's own node sent, else what another node did. No lines: no node sent any.
   SourceExcerpt Find(model::ProcessId process, const std::string& file, int line) const;
 
  private:

@@ -35,8 +35,9 @@ struct GatewayOptions {
   access::TlsFiles tls;  // as in HttpOptions, and so the two below
   std::function<bool(std::string_view token)> may_view;
   bool any_host = false;
-  // Whether a viewer with this token may acknowledge incidents; the error says what to do. Wanted on
-  // loopback as well: other users of the machine may look, not change. Null: nobody may.
+  // Whether a viewer with this token may acknowledge incidents; the error says what to do. The
+  // gateway asks on loopback as well: other users of the machine may look, not change. Null: no
+  // viewer may.
   std::function<Status(std::string_view token)> may_change;
   PageFiles files;
   std::shared_ptr<JobSource> jobs;

@@ -29,7 +29,7 @@ struct HttpRequest {
   std::string accept;  // as the client sent it
   bool gzip = false;   // the client takes it
   bool post = false;   // POST: `body` has what it brings
-  std::string token;   // of "Authorization: Bearer TOKEN"; nobody has vouched for it
+  std::string token;   // of "Authorization: Bearer TOKEN"; `answer` must check it
   std::string body;
 };
 
@@ -54,7 +54,7 @@ struct HttpOptions {
   // Which paths take POST, and that alone; all others take GET and HEAD. Null: none does. What a POST
   // may do is for `answer` to judge by its token.
   std::function<bool(std::string_view path)> takes_post;
-  // Of anything but kEventsPath; called on several threads at once.
+  // Answers every request but those for kEventsPath; several threads call it at once.
   std::function<HttpResponse(const HttpRequest&)> answer;
   // A line for an address that shows a wrong token, and for files that cannot be used any more.
   std::function<void(const std::string&)> on_refused;

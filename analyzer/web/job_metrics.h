@@ -1,4 +1,4 @@
-// The metrics of the jobs of a source, for whoever exports them.
+// Makes the metrics of the jobs of a source, for /metrics, files and OTLP.
 #ifndef GORDIAN_ANALYZER_WEB_JOB_METRICS_H_
 #define GORDIAN_ANALYZER_WEB_JOB_METRICS_H_
 
@@ -23,8 +23,8 @@ class JobMetrics {
   // As the jobs are now. May take long.
   std::vector<metrics::MetricFamily> Now(std::optional<metrics::HttpMetrics> http);
 
-  // The jobs of the source. Counts verdicts that are newly proven: whoever looks at each verdict takes
-  // the jobs from here, so that one that is soon another is counted.
+  // Returns the jobs of the source, and counts verdicts that are newly proven. The gateway takes the
+  // jobs from here at each verdict, so that one that soon changes is counted, too.
   std::vector<JobSummary> Jobs();
 
  private:

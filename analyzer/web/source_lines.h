@@ -17,8 +17,8 @@ struct SourceLines {
   SourceExcerpt excerpt;
 };
 
-// Of the first few call sites that the verdict names, and leaves out those whose lines nobody has.
-// Takes what the process's node sent. Reads this machine's files only for a job without nodes,
+// Finds the lines around the first few call sites that the verdict names, and leaves out a site of
+// which neither a node nor this machine has them. Takes what the process's node sent. Reads this machine's files only for a job without nodes,
 // whose files they are.
 std::vector<SourceLines> FindSourceLines(const model::Verdict& verdict, analyzer::CallSites* sites,
                                          const analyzer::SourceBook& book);

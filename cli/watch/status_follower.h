@@ -1,5 +1,5 @@
 // Looks at a job's status again and again, in a thread of its own: a look may take seconds, and
-// whoever shows the status answers keys and signals meanwhile.
+// the views answer keys and signals meanwhile.
 #ifndef GORDIAN_CLI_WATCH_STATUS_FOLLOWER_H_
 #define GORDIAN_CLI_WATCH_STATUS_FOLLOWER_H_
 

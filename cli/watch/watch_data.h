@@ -1,5 +1,5 @@
 // What `gordian watch` shows of a job at one moment, taken from its status and its verdict. Plain
-// data: whoever shows it needs no JSON.
+// data: the lists and the card need no JSON.
 #ifndef GORDIAN_CLI_WATCH_WATCH_DATA_H_
 #define GORDIAN_CLI_WATCH_WATCH_DATA_H_
 

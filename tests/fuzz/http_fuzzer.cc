@@ -1,6 +1,6 @@
-// Any bytes, sent to the page's server as one connection's requests. Wants every answer to be HTTP's,
-// what a job says to come to nobody without the token, no change of an incident without an admin's,
-// and the server to answer a well-formed request afterwards.
+// Sends any bytes to the page's server as one connection's requests. Aborts if an answer is not
+// HTTP's, if a peer without a token gets what a job says, if one without an admin's changes an
+// incident, or if the server does not answer a well-formed request afterwards.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>

@@ -208,7 +208,7 @@ class PageOfRun(LockTest):
         self.assertEqual([fetch("https://" + here, shown, context) for shown in (None, "x", token)], [401, 401, 200])
         with self.assertRaises((urllib.error.URLError, ConnectionError)):
             fetch("http://" + here, token)
-        with self.assertRaises(urllib.error.URLError):  # of nobody that this viewer trusts
+        with self.assertRaises(urllib.error.URLError):  # this viewer trusts other authorities
             fetch("https://" + here, token, ssl.create_default_context())
         self.end_job(run)
 
