@@ -244,6 +244,7 @@ test("on a phone the verdict comes first", async () => {
   const { address } = writeReport(browser, "hybrid", fixture("hybrid"));
   const { tab } = await openTab(browser, 360, "light");
   await tab.goto(address);
+  await tab.waitForSelector(".next");
   const tops = await tab.evaluate(() =>
     [".summary", ".the-cycle", ".who", ".next"].map(
       (name) => document.querySelector(name).getBoundingClientRect().top,

@@ -430,7 +430,12 @@ def run_once(args, work):
                     continue
                 if len(fields) == 2 and fields[0].startswith("nccl"):
                     counted += int(fields[1])
-    if counted != evidence["nccl_calls"]:
+    # The shim records a call before the emulator counts it (a profiler: after), and a kill ends a rank
+    # between the two: a killed job may differ by one call a rank, a job that ends by itself by none.
+    more = evidence["nccl_calls"] - counted
+    if args.by == "static":
+        more = -more
+    if not 0 <= more <= (0 if args.twin else args.ranks):
         raise Failure(f"the emulator counted {counted} NCCL calls, gordian saw {evidence['nccl_calls']}")
     return result
 
