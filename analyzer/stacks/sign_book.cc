@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "analyzer/model/match/matcher.h"
 #include "analyzer/model/verdict/check_catalogue.h"
@@ -16,6 +17,7 @@ constexpr size_t kMaxProcesses = 1u << 16;
 constexpr size_t kMaxCommunicators = 4096;  // per process
 constexpr uint32_t kMaxCallNumber = 1u << 14;
 constexpr size_t kMostSigns = 8;  // of each kind
+constexpr std::string_view kTorchRows = "torch_";
 constexpr int kNcclInProgress = 7;
 constexpr int kCudaNotReady = 600;
 constexpr int kCudaUnloading = 4;  // returned to a process that is ending
@@ -109,10 +111,15 @@ void SignBook::CallsThatFailed(const std::map<uint32_t, int>& ranks,
     if (shown++ == kMostSigns) break;
     std::erase(who, -1);
     std::sort(who.begin(), who.end());
-    verdict->signs.push_back(
-        {"call-failed", who,
-         fmt::format("{} of {} returned {}", what.first,
-                     who.empty() ? "a process" : model::RankList(who), what.second)});
+    const std::string of = who.empty() ? "a process" : model::RankList(who);
+    std::string_view symbol = what.first;
+    // A call of torch.distributed has no symbol, and fails by an exception.
+    const bool torch = symbol.starts_with(kTorchRows);
+    if (torch) symbol.remove_prefix(kTorchRows.size());
+    verdict->signs.push_back({"call-failed", who,
+                              torch
+                                  ? fmt::format("{} of {} raised an exception", symbol, of)
+                                  : fmt::format("{} of {} returned {}", symbol, of, what.second)});
   }
 }
 

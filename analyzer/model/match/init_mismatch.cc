@@ -43,7 +43,7 @@ class Report {
     finding_ = MakeFinding("communicator-init-mismatch",
                            // An id that served before may serve again: NCCL_COMM_ID.
                            init.made_before ? Confidence::kSuspected : Confidence::kConfirmed);
-    operation_.op = Name(init.call);
+    operation_.op = Name(init);
     operation_.comm = init.uid;
     if (init.comm >= 0) operation_.comm_name = names.CommName(init.comm);
   }
@@ -76,8 +76,7 @@ class Report {
       }
     }
     std::sort(finding_.victim_ranks.begin(), finding_.victim_ranks.end());
-    finding_.summary +=
-        std::string(" to ") + Name(init_.call) + " of " + operation_.comm_name + ".";
+    finding_.summary += std::string(" to ") + Name(init_) + " of " + operation_.comm_name + ".";
     finding_.operations.push_back(std::move(operation_));
     return std::move(finding_);
   }

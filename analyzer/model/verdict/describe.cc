@@ -190,7 +190,7 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
       auto it = graph_.matcher().inits().find(init_node.init);
       if (it != graph_.matcher().inits().end()) {
         arrow.init = &it->second;
-        edge.op = arrow.init->host ? TorchName(arrow.init->call) : Name(arrow.init->call);
+        edge.op = Name(*arrow.init);
         edge.comm = arrow.init->uid;
         const int named = arrow.init->parent >= 0 ? arrow.init->parent : arrow.init->comm;
         if (named >= 0) edge.comm_name = names_.CommName(named);
@@ -432,7 +432,7 @@ std::vector<StuckOperation> Describer::Operations(const std::vector<uint32_t>& n
       continue;
     }
     StuckOperation operation;
-    operation.op = init->second.host ? TorchName(init->second.call) : Name(init->second.call);
+    operation.op = Name(init->second);
     operation.comm = init->second.uid;
     const int named = init->second.parent >= 0 ? init->second.parent : init->second.comm;
     if (named >= 0) operation.comm_name = names_.CommName(named);

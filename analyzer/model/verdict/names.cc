@@ -90,6 +90,10 @@ const char* Name(Call call) {
   return "another call";
 }
 
+const char* Name(const InitCall& init) {
+  return init.host ? TorchName(init.call) : Name(init.call);
+}
+
 const char* TorchName(Call call) {
   switch (call) {
     case Call::kAllReduce:
@@ -416,7 +420,7 @@ std::string Names::Signal(int comm, int destination, uint64_t number) const {
 }
 
 std::string Names::Init(const InitCall& init) const {
-  std::string text = init.host ? TorchName(init.call) : Name(init.call);
+  std::string text = Name(init);
   if (init.parent >= 0) return text + " of " + Comm(init.parent);
   if (init.comm >= 0) return text + " of " + Comm(init.comm);
   return text;

@@ -18,7 +18,8 @@ namespace gordian::model {
 
 const char* Name(Call);       // "AllReduce"
 const char* TorchName(Call);  // of torch.distributed: "all_reduce"
-const char* Name(WaitKind);   // "cudaStreamSynchronize"
+const char* Name(const InitCall&);
+const char* Name(WaitKind);  // "cudaStreamSynchronize"
 
 // A snapshot of all names, made at the first question of a report (most rounds ask none). Its
 // sources must not change while it exists. Not thread-safe.
