@@ -69,7 +69,7 @@ class Run(unittest.TestCase):
         return self.watch_command([PYTHON, os.path.join(HERE, "job.py"), kind, *more], options, environment())
 
     def watch_command(self, job, options, variables):
-        session = os.path.join(self.folder, "session")
+        session = os.path.join(tempfile.mkdtemp(dir=self.folder), "session")
         command = [GORDIAN, "run", "--session", session, *options, "--", "bash", "-c", LAUNCH, "launch", free_port(),
                    *job]
         done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=150)
@@ -124,6 +124,54 @@ class Watched(Run):
         verdict, text, _ = self.watch("raises", options=("--on-verdict", "kill", "--suspect-after", "5"))
         self.assertEqual(verdict["verdict"], "rank_exited", text)
         self.assertIn("ValueError: the batch is empty at job.py:", " ".join(text.split()))
+        self.passed = True
+
+    def meeting_line(self):
+        with open(os.path.join(HERE, "job.py")) as f:
+            return next(i + 1 for i, line in enumerate(f) if line.endswith("# here: meeting\n"))
+
+    def watch_meeting(self, kind, *more):
+        return self.watch(kind, *more, options=("--on-verdict", "kill-suspected", "--suspect-after", "3"))
+
+    def test_a_rank_that_does_not_come(self):
+        verdict, text, _ = self.watch_meeting("never_meets")
+        self.assertEqual((verdict["verdict"], verdict["confidence"]), ("init_hang", "suspected"), text)
+        self.assertEqual(verdict["culprit_ranks"], [1], text)
+        self.assertIn(f"job.py:{self.meeting_line()} main()", text)
+        self.assertIn("rank 1 has not made init_process_group", " ".join(text.split()))
+        self.passed = True
+
+    def test_a_rank_that_raises_before_it_comes(self):
+        verdict, text, _ = self.watch_meeting("raises_early")
+        self.assertEqual((verdict["verdict"], verdict["confidence"]), ("rank_exited", "suspected"), text)
+        self.assertEqual(verdict["culprit_ranks"], [1], text)
+        self.assertIn("ValueError: no such folder at job.py:", " ".join(text.split()))
+        self.passed = True
+
+    def test_another_process_may_come_in_its_place(self):
+        verdict, text, code = self.watch("comes_late", options=("--on-verdict", "kill", "--suspect-after", "3"))
+        self.assertEqual((verdict["verdict"], code), ("finished", 0), text)
+        self.assertIn("rank 1 has exited", " ".join(text.split()))
+        self.passed = True
+
+    def test_a_port_that_is_taken(self):
+        verdict, text, _ = self.watch_meeting("taken_port")
+        self.assertEqual((verdict["verdict"], verdict["confidence"]), ("rank_exited", "suspected"), text)
+        self.assertEqual(verdict["culprit_ranks"], [0], text)
+        self.assertIn("Error: The server socket has failed to listen", " ".join(text.split()))
+        self.passed = True
+
+    def test_ranks_that_meet_in_another_number(self):
+        verdict, text, _ = self.watch_meeting("other_size")
+        self.assertEqual(verdict["check"], "communicator-init-mismatch", text)
+        self.passed = True
+
+    def test_meetings_of_innocent_twins(self):
+        for kind in ("never_meets", "raises_early", "taken_port", "other_size", "helper_raises"):
+            with self.subTest(kind):
+                verdict, text, code = self.watch_meeting(kind, "--twin")
+                self.assertEqual((verdict["verdict"], code), ("finished", 0), text)
+                self.assertEqual((verdict["findings"], verdict["signs"]), ([], []), text)
         self.passed = True
 
 

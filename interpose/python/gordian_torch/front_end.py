@@ -75,6 +75,34 @@ class FrontEnd:
         self.local = threading.local()
 
     # Groups.
+    # The ranks meet before there is a group.
+
+    def before_meeting(self, hostname, port, rank, world_size, *args, **kwargs):
+        """Rank 0 returns when all ranks have come, the others when rank 0 has. Where a launcher keeps
+        the store, none waits for another, and none stays here."""
+        try:
+            if rank is None or rank < 0 or not world_size or world_size < 0:
+                return None
+            comm = self.shim.group()
+            if comm == 0:
+                return None
+            self.groups.meetings += 1
+            uid = hash_of(*self.groups.job(), "meeting", port, self.groups.meetings)
+            self.shim.init(self.shim.calls["init_process_group"], comm, uid, world_size, rank, 0, 0,
+                           self.sites.of_caller(1))
+            self.local.inside = self.inside() + 1
+            return (comm,)
+        except Exception:
+            return None
+
+    def after_meeting(self, token, result):
+        try:
+            self.local.inside = self.inside() - 1
+            self.shim.made(self.shim.calls["init_process_group"], token[0], 0, -1,
+                           int(result is FAILED))
+        except Exception:
+            pass
+
 
     def before_helper(self, group_size, group_rank, global_ranks_in_group, backend, *args, **kwargs):
         try:
@@ -446,7 +474,7 @@ class FrontEnd:
 
         def before(store, *args, **kwargs):
             try:
-                if self.groups.world is None or self.inside():
+                if not self.groups.begun() or self.inside():
                     return None
                 keys = keys_of(*args, **kwargs)
                 if keys is None or len(keys) != 1:
@@ -471,7 +499,7 @@ class FrontEnd:
 
         def before(store, key=None, *args, **kwargs):
             try:
-                if self.groups.world is not None and not self.inside():
+                if self.groups.begun() and not self.inside():
                     name = key if key is not None else kwargs.get("key")
                     shim.seen(call, 0, 0, 0, self.key(name), self.sites.of_caller(1))
             except Exception:
@@ -484,7 +512,7 @@ class FrontEnd:
 
     def note_exception(self, kind, value, traceback):
         try:
-            if self.groups.world is None or not issubclass(kind, Exception):
+            if not (self.groups.begun() or "RANK" in os.environ) or not issubclass(kind, Exception):
                 return
             place = ""
             while traceback is not None:
@@ -569,6 +597,8 @@ def install(module):
                    front.after_helper)
     _wrap_function(front, module, "_store_based_barrier", front.before_barrier,
                    front.after_barrier)
+    meeting = sys.modules.get("torch.distributed.rendezvous")
+    _wrap_function(front, meeting, "_create_c10d_store", front.before_meeting, front.after_meeting)
     _wrap_function(front, module, "destroy_process_group", front.before_destroy, None)
     for name in _ISSUE:
         for place in ("torch._C._distributed_c10d", "torch.distributed"):

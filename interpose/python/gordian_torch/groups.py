@@ -39,6 +39,11 @@ class Groups:
         self.world = None
         self.generation = 0  # of the default group
         self.barriers = 0
+        self.meetings = 0  # of the job's ranks, each before a default group
+
+    def begun(self):
+        """Whether the process has met the job's other ranks, or tries to."""
+        return self.world is not None or self.meetings > 0
 
     def job(self):
         """Tells jobs apart, and the runs of one that restarts. The same at all ranks."""

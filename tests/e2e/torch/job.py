@@ -1,10 +1,16 @@
 """Jobs of torch.distributed over gloo, one rank a process: job.py KIND. The environment says which."""
 
+import os
+import socket
+import subprocess
 import sys
 import time
 
 import torch
 import torch.distributed as dist
+
+RANK = int(os.environ["RANK"])
+listener = socket.socket()
 
 
 def opposite(twin):
@@ -63,9 +69,58 @@ def raises(twin):
     dist.distributed_c10d._get_default_store().get("never")
 
 
+def before_never_meets(twin):
+    """Rank 1 does something else, and the others wait for it before there is a group."""
+    if RANK == 1 and not twin:
+        time.sleep(600)
+
+
+def before_raises_early(twin):
+    if RANK == 1 and not twin:
+        raise ValueError("no such folder")
+
+
+def before_taken_port(twin):
+    """Another program has the port on which rank 0 wants to listen, and does not answer rank 1."""
+    if not twin:
+        address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        if RANK == 0:
+            while listener.connect_ex(address) != 0:  # until rank 1 listens
+                time.sleep(0.01)
+        else:
+            listener.bind(address)
+            listener.listen()
+
+
+def before_other_size(twin):
+    if RANK == 1 and not twin:
+        os.environ["WORLD_SIZE"] = "3"
+
+
+def before_helper_raises(twin):
+    """A process that a rank has started ends by an exception, with the rank's variables."""
+    code = "import torch.distributed; raise ValueError('of no rank')"
+    assert subprocess.run([sys.executable, "-c", code], stderr=subprocess.DEVNULL).returncode == 1
+
+
+def before_comes_late(twin):
+    """The same, and then the rank is late."""
+    if RANK == 1:
+        before_helper_raises(twin)
+        time.sleep(6)
+
+
+def nothing(twin):
+    pass
+
+
+never_meets = raises_early = taken_port = other_size = helper_raises = comes_late = nothing
+
+
 def main():
     kind, twin = sys.argv[1], "--twin" in sys.argv
-    dist.init_process_group("gloo")
+    globals().get(f"before_{kind}", nothing)(twin)
+    dist.init_process_group("gloo")  # here: meeting
     globals()[kind](twin)
     dist.barrier()
     print(f"rank {dist.get_rank()} ends", flush=True)

@@ -116,6 +116,8 @@ void EndedInside(const WaitView& view, const InitCall& init, const InitMember& m
   }
   const LeafKind leaf = process->unknown.calls ? LeafKind::kUnknown : LeafKind::kDead;
   nodes->Wait(node, nodes->Leaf(leaf, member.process), Reason::kCommunicatorInit);
+  // Through a store, as groups of torch.distributed meet, another process may come in its place.
+  if (init.host) (*nodes)[node].conjectural = true;
 }
 
 uint32_t AllMembersCall(const WaitView& view, const InitCall& init, WaitNodes* nodes) {
@@ -152,6 +154,9 @@ uint32_t AllMembersCall(const WaitView& view, const InitCall& init, WaitNodes* n
           node, NotCalled(view, {.comm = init.parent, .rank = rank, .init = &init}, nodes),
           MakesCommunicator(init.call) ? Reason::kCommunicatorInit : Reason::kCommunicatorCall);
     } else if (const uint32_t calls = unnamed.Calls(rank); calls != kNoNode) {
+      // Another process may come in the place of one that has ended: a rank tries again, or what
+      // ran before it had its variables.
+      if ((*nodes)[calls].leaf == LeafKind::kDead) (*nodes)[node].conjectural = true;
       nodes->Wait(node, calls, Reason::kCommunicatorInit);
     }
   }
