@@ -272,8 +272,8 @@ struct TorchCall {
   uint32_t making;   // id of the group that it makes
   bool recorded;     // by the front end: what it does inside goes unrecorded
   bool runs_others;  // as a backward pass does: calls of Python inside have lines of their own
-  bool waits;        // in a wait that is recorded
   bool held;         // the Work of `issued` is known
+  uint16_t waits;    // the row of the wait that C++ is in; kCallNone: of none
   uintptr_t issue;   // the stack of the function that issues `issued`; 0: none
   TorchOperation issued;
 };

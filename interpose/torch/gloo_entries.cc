@@ -14,6 +14,7 @@
 #include "interpose/entry/real_symbols.h"
 #include "interpose/state/ring_client.h"
 #include "interpose/torch/torch_api.h"
+#include "interpose/torch/torch_entries.h"
 #include "interpose/torch/torch_groups.h"
 
 namespace gordian::interpose {
@@ -99,14 +100,6 @@ void* Real(uint32_t entry, const void* caller) {
   return real;
 }
 
-// The state of a process in which the front end runs; nothing is attached for it.
-TorchState* TorchOfProcess() {
-  const ForkPage* const page = g_fork_page.load(std::memory_order_relaxed);
-  if (page->epoch.load(std::memory_order_acquire) == 0) return nullptr;
-  Process* const process = page->process.load(std::memory_order_relaxed);
-  return process != nullptr ? TorchStateOf(*process, false) : nullptr;
-}
-
 // Elements and types (as OperationPayload has them) of a c10::TensorImpl.
 void Measure(const TensorLayout& layout, const char* tensor, uint64_t* count, uint32_t* types) {
   if (tensor == nullptr || layout.elements_at == 0) return;
@@ -143,12 +136,6 @@ bool HasAll(const TensorLayout& layout, const void* out, const void* in, const v
 }
 int32_t NumberOf(const void* argument) {
   return static_cast<int32_t>(reinterpret_cast<intptr_t>(argument));
-}
-
-// The calling thread, if it is attached already.
-ThreadContext* AttachedThread() {
-  const ForkPage* const page = g_fork_page.load(std::memory_order_relaxed);
-  return t_local.epoch == page->epoch.load(std::memory_order_acquire) ? t_local.context : nullptr;
 }
 
 // An operation that is being issued. Lies on the stack of the thread that does.
@@ -303,16 +290,16 @@ bool Wait(uint32_t entry, void* work, int64_t limit_ms, const void* caller) {
     return real(work, limit_ms);
   }
   const TorchOperation operation = FindTorchWork(*torch, reinterpret_cast<uint64_t>(work));
-  if (operation.comm == ring::kNoId || thread->torch.waits ||
+  if (operation.comm == ring::kNoId || thread->torch.waits != ring::kCallNone ||
       (limit_ms > 0 && limit_ms < kLongLimitMs)) {
     return real(work, limit_ms);
   }
   gordian_torch_wait(ring::kTorchCall_wait, operation.comm, operation.number, operation.part,
                      operation.peer, thread->torch.site);
-  thread->torch.waits = true;
+  thread->torch.waits = ring::kTorchCall_wait;
   const bool done = real(work, limit_ms);
   if (!StillAttached(*thread)) return done;
-  thread->torch.waits = false;
+  thread->torch.waits = ring::kCallNone;
   gordian_torch_waited(ring::kTorchCall_wait, done ? 0 : 1);
   if (done) DropTorchWork(*torch, reinterpret_cast<uint64_t>(work));
   return done;
@@ -320,10 +307,6 @@ bool Wait(uint32_t entry, void* work, int64_t limit_ms, const void* caller) {
 
 }  // namespace
 }  // namespace gordian::interpose
-
-#define GORDIAN_ENTRY(result, name, ...)                                      \
-  extern "C" __attribute__((visibility("default"))) result name(__VA_ARGS__); \
-  extern "C" result name(__VA_ARGS__)
 
 #define GORDIAN_GLOO_CALL(method, row, shape, symbol)                                          \
   GORDIAN_ENTRY(void*, symbol, void* result, void* object, void* a, void* b, void* c, void* d, \
@@ -392,12 +375,7 @@ GORDIAN_API const char* gordian_torch_gloo(const char* path) {
   const ErrnoKeeper keep_errno;
   names[0] = '\0';
   const auto is_bound = [path](const char* table, const void* function) {
-    const auto* const entries = static_cast<void* const*>(FindInFile(path, table));
-    constexpr size_t kMost = 64;
-    for (size_t i = 0; entries != nullptr && i < kMost; ++i) {
-      if (entries[i] == function) return true;
-    }
-    return false;
+    return IsInTable(path, table, function);
   };
   const bool waits =
       is_bound("_ZTVN4c10d16ProcessGroupGloo9AsyncWorkE", (void*)&GORDIAN_GLOO_WORK_WAIT) &&

@@ -14,7 +14,7 @@ namespace gordian::interpose {
 namespace {
 
 // What the front end was written for; it records nothing with a shim that says another number.
-constexpr uint32_t kApiVersion = 4;
+constexpr uint32_t kApiVersion = 5;
 constexpr uint64_t kPieceBytes = sizeof(ring::PiecePayload);
 constexpr uint64_t kMostPieces = ring::kLastPiece - 1;
 
@@ -47,6 +47,12 @@ ring::Record* StartPoint(ThreadContext& thread, uint32_t call, uint8_t flags, ui
 void End(ThreadContext& thread, uint32_t call, const ring::EndPayload& end) {
   PublishEnd(thread, static_cast<CallId>(call), 0, NextOrder(thread), ReadTicks(thread), 0, end);
   LeaveCall(thread);
+}
+
+// An exception has ended a wait that C++ has begun.
+void EndTorchWait(TorchCall& torch) {
+  if (torch.waits != ring::kCallNone) gordian_torch_waited(torch.waits, 1);
+  torch.waits = ring::kCallNone;
 }
 
 }  // namespace
@@ -90,8 +96,7 @@ void EnterTorchCall(uint32_t comm, uint64_t site, bool recorded, bool runs_other
     ++torch.depth;
     return;
   }
-  if (torch.waits) gordian_torch_waited(ring::kTorchCall_wait, 1);  // an exception has ended it
-  torch.waits = false;
+  EndTorchWait(torch);
   *outer = torch;
   torch.depth = 1;
   torch.site = site != 0 ? site : outer->site;
@@ -112,7 +117,7 @@ void LeaveTorchCall(bool failed, const TorchCall& outer) {
   if (thread == nullptr) return;
   TorchCall& torch = thread->torch;
   if (torch.depth == 0 || --torch.depth != 0) return;
-  if (torch.waits) gordian_torch_waited(ring::kTorchCall_wait, 1);
+  EndTorchWait(torch);
   if (failed && torch.issue != 0 && torch.issued.comm != ring::kNoId) {
     SeeTorchOperation(*thread, torch.issued);
   }

@@ -14,6 +14,8 @@ GORDIAN_API uint64_t gordian_torch_operation(uint32_t call, uint32_t comm, int32
 GORDIAN_API void gordian_torch_wait(uint32_t call, uint32_t comm, uint64_t number, uint32_t part,
                                     uint64_t peer, uint64_t site);
 GORDIAN_API void gordian_torch_waited(uint32_t call, int32_t result);
+GORDIAN_API void gordian_torch_seen(uint32_t call, uint32_t comm, uint64_t sequence, uint32_t part,
+                                    uint64_t peer, uint64_t site);
 GORDIAN_API void gordian_torch_text(uint32_t call, uint64_t subject, const char* text,
                                     uint64_t bytes);
 

@@ -181,23 +181,36 @@ class OverNccl(Run):
     def watch_job(self, *more):
         return self.watch_command([sys.executable, os.path.join(HERE, "nccl_job.py"), *more],
                                   ("--emulator", "--on-verdict", "kill"),
-                                  environment(PYTHONPATH=os.path.join(HERE, "stand_in"), JOB_FOLDER=self.folder))
+                                  environment(PYTHONPATH=os.path.join(HERE, "stand_in"), JOB_FOLDER=self.folder,
+                                              JOB_STORE=os.path.join(BUILD, "tests", "libgordian_store_stand_in.so")))
 
-    def line_of_rank(self, rank):
+    def line_at(self, mark):
         with open(os.path.join(HERE, "nccl_job.py")) as f:
-            return next(i + 1 for i, line in enumerate(f) if line.endswith(f"# here: rank {rank}\n"))
+            return next(i + 1 for i, line in enumerate(f) if line.endswith(f"# here: {mark}\n"))
 
     def test_calls_are_named_by_those_of_pytorch(self):
-        verdict, text, _ = self.watch_job()
+        verdict, text, _ = self.watch_job("opposite")
         self.assertEqual((verdict["verdict"], verdict["confidence"]), ("deadlock", "confirmed"), text)
-        self.assertIn(f"at nccl_job.py:{self.line_of_rank(0)} main() in torch's all_reduce", text)
-        self.assertIn(f"at nccl_job.py:{self.line_of_rank(1)} main() in torch's backward", text)
+        self.assertIn(f"at nccl_job.py:{self.line_at('rank 0')} opposite() in torch's all_reduce", text)
+        self.assertIn(f"at nccl_job.py:{self.line_at('rank 1')} opposite() in torch's backward", text)
         self.assertIn("AllReduce #1 on tp", text)  # as its description says
         self.assertIn("AllReduce #1 on dp", text)  # as the mesh calls its dimension
         self.passed = True
 
     def test_calls_are_named_by_those_of_pytorch_twin(self):
-        verdict, text, code = self.watch_job("--twin")
+        verdict, text, code = self.watch_job("opposite", "--twin")
+        self.assertEqual((verdict["verdict"], code), ("finished", 0), text)
+        self.passed = True
+
+    def test_a_key_that_a_first_operation_waits_for(self):
+        verdict, text, _ = self.watch_job("join")
+        self.assertEqual((verdict["verdict"], verdict["confidence"]), ("init_hang", "confirmed"), text)
+        self.assertIn('it waits for key "critic"', " ".join(text.split()))
+        self.assertIn(f"at nccl_job.py:{self.line_at('join')} join() in torch's all_reduce", text)
+        self.passed = True
+
+    def test_a_key_that_a_first_operation_waits_for_twin(self):
+        verdict, text, code = self.watch_job("join", "--twin")
         self.assertEqual((verdict["verdict"], code), ("finished", 0), text)
         self.passed = True
 

@@ -11,16 +11,15 @@ LAST = "the last rank"
 
 class Expect:
     def __init__(self, verdicts, culprits, line, confirmed=None, communicators=0, ranks=2, ends=(), says=(),
-                 suspected=(), pending="", backend=""):
+                 pending="", backend=""):
         self.verdicts = verdicts            # accepted values of "verdict"
         self.culprits = culprits            # accepted culprit sets: lists of ranks, EVERY, LAST
         self.line = line                    # file in jobs/ whose line `# guilty: NAME` the report must name
         self.confirmed = confirmed          # True, False: what the confidence must be; None: either
-        self.suspected = suspected          # backends with which it is a suspicion, for all that
         self.communicators = communicators  # at least so many among its operations and in its cycle
         self.ranks = ranks
         self.ends = ends                    # backends with which it ends by itself, with an error
-        self.says = says                    # what else the report must say, but of a suspicion
+        self.says = says                    # what else the report must say
         self.backend = backend              # the only one that it runs on; "": either
         self.pending = pending              # why gordian cannot say it yet; "": it does, and CTest asserts it
 
@@ -36,9 +35,8 @@ JOBS = {
     # groups.py
     "opposite_groups": Expect(["deadlock"], [EVERY], "groups.py", confirmed=True, communicators=2),
     "set_order": Expect(["deadlock"], [EVERY], "groups.py", confirmed=True, communicators=2),
-    # Within NCCL's init, in C++, the rank waits for a key of the store, which gordian does not see.
-    "engines_join": Expect(["init_hang", "deadlock"], [EVERY, LAST], "groups.py", confirmed=True, suspected=("nccl",),
-                           says=("actor", "critic")),
+    # Over NCCL the last rank waits, in C++, for a key that rank 0 sets before it makes the communicator.
+    "engines_join": Expect(["init_hang", "deadlock"], [EVERY, LAST], "groups.py", confirmed=True, says=("critic",)),
     # The root of NCCL's broadcast does not wait.
     "gathers_behind_broadcasts": Expect(["deadlock"], [[0], EVERY], "groups.py", confirmed=True, communicators=3,
                                         ranks=3, backend="gloo"),

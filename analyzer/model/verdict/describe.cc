@@ -183,7 +183,8 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
       const std::string named = KeyAwaited(from);
       HostCall(from, &edge.site);
       edge.op = "store_wait";
-      arrow.operation = "a wait for " + named + " of the store";
+      arrow.key = named + " of the store";
+      arrow.operation = "a wait for " + arrow.key;
       arrow.awaited = "set() of " + named;
     } else {
       const WaitNode& init_node = nodes[witness[i].edge.to];
@@ -233,12 +234,13 @@ std::vector<Arrow> Describer::Arrows(const std::vector<WitnessStep>& witness) co
     std::string& detail = arrow.edge.detail;
     if (arrow.not_called) {  // and may never call it
       arrow.edge.held_by = "not called";
-      detail = who + " has not called " + arrow.Awaited() + ": it waits for " + next.operation;
+      detail = who + " has not called " + arrow.Awaited() + ": it waits for " + next.WaitsFor();
       if (arrow.same_thread) {
         detail = "the same thread calls it for " + RankList(arrow.missing) +
-                 ", but only after it has waited for " + next.operation;
+                 ", but only after it has waited for " + next.WaitsFor();
       }
-      if (!host_call.empty() && next.init == nullptr) detail += " in " + host_call;
+      const bool in_other = next.init == nullptr && next.key.empty();
+      if (!host_call.empty() && in_other) detail += " in " + host_call;
     } else if (!host_call.empty()) {
       arrow.edge.held_by =
           next.init == nullptr ? "in a call" : "in a call that makes a communicator";

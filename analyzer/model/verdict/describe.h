@@ -21,6 +21,7 @@ struct Arrow {
   const InitCall* init = nullptr;  // communicator-making calls
   std::string operation;           // calls that make communicators
   std::string awaited;  // the part of it that the other rank has not reached; empty: the operation
+  std::string key;      // of the store that it waits for: "key \"ready\" of the store"
   bool not_called = false;   // the other has not made the call
   ThreadId caller = 0;       // that has to make it; 0: not seen
   std::vector<int> missing;  // where that thread's process holds several ranks: those it lacks
@@ -28,6 +29,8 @@ struct Arrow {
   std::set<Reason> local;    // what holds the other rank back, locally
 
   const std::string& Awaited() const { return awaited.empty() ? operation : awaited; }
+  // As in "it waits for ...".
+  const std::string& WaitsFor() const { return key.empty() ? operation : key; }
 };
 
 class Describer {

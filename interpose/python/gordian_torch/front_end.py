@@ -48,10 +48,11 @@ class FrontEnd:
         self.whole = False  # PyTorch has been imported, and what is not torch.distributed's is wrapped
 
     def look_into(self):
-        """Has the shim see calls in C++, where it can (interpose/torch/gloo_entries.cc)."""
+        """Has the shim see calls in C++, where it can (gloo_entries.cc, store_entries.cc)."""
         path = getattr(sys.modules.get("torch._C"), "__file__", None)
         if path is not None and os.environ.get("GORDIAN_TORCH") != "python":
             self.seen = frozenset(self.shim.gloo(os.fsencode(path)).decode().split())
+            self.shim.store(os.fsencode(path))
 
     def new_group(self):
         """An id for a group that is about to be made; 0: it goes unseen."""
@@ -74,7 +75,6 @@ class FrontEnd:
         self.keys.clear()
         self.local = threading.local()
 
-    # Groups.
     # The ranks meet before there is a group.
 
     def before_meeting(self, hostname, port, rank, world_size, *args, **kwargs):
@@ -103,6 +103,7 @@ class FrontEnd:
         except Exception:
             pass
 
+    # Groups.
 
     def before_helper(self, group_size, group_rank, global_ranks_in_group, backend, *args, **kwargs):
         try:
@@ -577,8 +578,11 @@ def install(module):
         return None  # the process does not have gordian's library
     front = FrontEnd(module, shim)
     front.look_into()
-    for name, (row, describe, waits) in operations.METHODS.items():
-        _wrap_method(front, group_class, name, *front.method(name, row, describe, waits), seen=True)
+    # A program that makes a backend's group itself calls the class Backend, from PyTorch 2 on.
+    backend_class = getattr(sys.modules.get("torch._C._distributed_c10d"), "Backend", None)
+    for cls in filter(None, (group_class, backend_class)):
+        for name, (row, describe, waits) in operations.METHODS.items():
+            _wrap_method(front, cls, name, *front.method(name, row, describe, waits), seen=True)
     before, after = front.work()
     _wrap_method(front, work_class, "wait", before, after, seen=True)
     _wrap_method(front, work_class, "is_completed", *front.completed())
@@ -593,12 +597,12 @@ def install(module):
         cls = getattr(module, name, None)
         if cls is not None:
             _wrap_method(front, cls, "__init__", *halves)
+    meeting = sys.modules.get("torch.distributed.rendezvous")
+    _wrap_function(front, meeting, "_create_c10d_store", front.before_meeting, front.after_meeting)
     _wrap_function(front, module, "_new_process_group_helper", front.before_helper,
                    front.after_helper)
     _wrap_function(front, module, "_store_based_barrier", front.before_barrier,
                    front.after_barrier)
-    meeting = sys.modules.get("torch.distributed.rendezvous")
-    _wrap_function(front, meeting, "_create_c10d_store", front.before_meeting, front.after_meeting)
     _wrap_function(front, module, "destroy_process_group", front.before_destroy, None)
     for name in _ISSUE:
         for place in ("torch._C._distributed_c10d", "torch.distributed"):

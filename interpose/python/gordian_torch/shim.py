@@ -2,7 +2,7 @@
 
 import ctypes
 
-VERSION = 4
+VERSION = 5
 # In place of a group: the call runs others, which count for themselves.
 RUNS_OTHERS = 0xffffffff << 32
 # The same where no call of PyTorch is around it, whose line would stand.
@@ -25,6 +25,7 @@ _SIGNATURES = {
     "bound": (_u32, (_u32,)),
     "layout": (None, (_u32, _u32, ctypes.c_char_p, _u32)),
     "gloo": (ctypes.c_char_p, (ctypes.c_char_p,)),
+    "store": (_u32, (ctypes.c_char_p,)),
     "seen": (None, (_u32, _u32, _u64, _u32, _u64, _u64)),
     "text": (None, (_u32, _u64, ctypes.c_char_p, _u64)),
 }

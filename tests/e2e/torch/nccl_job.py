@@ -1,5 +1,4 @@
-"""A job over NCCL, for the PyTorch of stand_in/: nccl_job.py [--twin]. Two groups of all ranks; rank 0 reduces its
-gradients, in the backward pass, after its activations, rank 1 before."""
+"""Jobs over NCCL, for the PyTorch of stand_in/: nccl_job.py KIND [--twin]."""
 
 import sys
 
@@ -8,20 +7,36 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
 
-def main():
-    dist.init_process_group("nccl")
+def opposite(twin):
+    """Two groups of all ranks; rank 0 reduces its gradients, in the backward pass, after its activations, rank 1
+    before."""
     gradients = DeviceMesh("cuda", [0, 1], mesh_dim_names=("dp",)).get_group(0)
     activations = dist.new_group("1", group_desc="mesh_tp")
     for group in (gradients, activations):
         dist.all_reduce(None, group=group)
     dist.synchronize()
     torch.autograd.hooks.append(gradients.issue)
-    if gradients.rank == 0 or "--twin" in sys.argv:
+    if gradients.rank == 0 or twin:
         dist.all_reduce(None, group=activations)  # here: rank 0
         torch.autograd.backward()
     else:
         torch.autograd.backward()  # here: rank 1
         dist.all_reduce(None, group=activations)
+
+
+def join(twin):
+    """The ranks use two groups for the first time, rank 1 in the other order: each use makes a communicator, for
+    which rank 1 waits for a key that rank 0 sets."""
+    names = ["actor", "critic"]
+    if dist.GroupMember.WORLD.rank == 1 and not twin:
+        names.reverse()
+    for name in names:
+        dist.all_reduce(None, group=dist.new_group(name, group_desc=name))  # here: join
+
+
+def main():
+    dist.init_process_group("nccl")
+    {"opposite": opposite, "join": join}[sys.argv[1]]("--twin" in sys.argv)
     dist.synchronize()
     print("done", flush=True)
 

@@ -2,10 +2,11 @@
 
 import ctypes
 import os
-import time
+import sys
 
 _cuda = ctypes.CDLL("libcudart.so.13")
 _nccl = ctypes.CDLL("libnccl.so.2")
+_store = ctypes.CDLL(sys.modules["torch._C"].__file__)  # releases the interpreter's lock, as PyTorch does
 
 
 class _UniqueId(ctypes.Structure):
@@ -39,20 +40,16 @@ class ProcessGroup:
     memory = ctypes.c_void_p()
 
     def __init__(self, rank, size, name):
-        self.rank, self.size, self.path, self.comm = rank, size, os.path.join(os.environ["JOB_FOLDER"], name), None
+        self.rank, self.size, self.key, self.comm = rank, size, name.encode(), None
 
     def communicator(self):
         if self.comm is None:
             unique = _UniqueId()
             if self.rank == 0:
                 _check(_nccl.ncclGetUniqueId(ctypes.byref(unique)))
-                with open(self.path + ".new", "wb") as f:
-                    f.write(bytes(unique))
-                os.rename(self.path + ".new", self.path)
-            while not os.path.exists(self.path):
-                time.sleep(0.001)
-            with open(self.path, "rb") as f:
-                ctypes.memmove(ctypes.byref(unique), f.read(), 128)
+                _store.store_set(self.key, ctypes.byref(unique), ctypes.c_size_t(128))
+            else:
+                _store.store_get(self.key, ctypes.byref(unique), ctypes.c_size_t(128))
             self.comm = ctypes.c_void_p()
             _check(_nccl.ncclCommInitRank(ctypes.byref(self.comm), self.size, unique, self.rank))
         return self.comm

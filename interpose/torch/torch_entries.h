@@ -1,0 +1,43 @@
+// What the files share that stand before functions of PyTorch's C++.
+#ifndef GORDIAN_INTERPOSE_TORCH_TORCH_ENTRIES_H_
+#define GORDIAN_INTERPOSE_TORCH_TORCH_ENTRIES_H_
+
+#include "interpose/entry/real_symbols.h"
+#include "interpose/state/ring_client.h"
+#include "interpose/torch/torch_groups.h"
+
+// Defines a function that the loader binds others' calls to.
+#define GORDIAN_ENTRY(result, name, ...)                                      \
+  extern "C" __attribute__((visibility("default"))) result name(__VA_ARGS__); \
+  extern "C" result name(__VA_ARGS__)
+
+namespace gordian::interpose {
+
+// The calling thread, if it is attached already.
+inline ThreadContext* AttachedThread() {
+  const ForkPage* const page = g_fork_page.load(std::memory_order_relaxed);
+  return t_local.epoch == page->epoch.load(std::memory_order_acquire) ? t_local.context : nullptr;
+}
+
+// The state of a process in which the front end runs; nothing is attached for it.
+inline TorchState* TorchOfProcess() {
+  const ForkPage* const page = g_fork_page.load(std::memory_order_relaxed);
+  if (page->epoch.load(std::memory_order_acquire) == 0) return nullptr;
+  Process* const process = page->process.load(std::memory_order_relaxed);
+  return process != nullptr ? TorchStateOf(*process, false) : nullptr;
+}
+
+// Whether the class's table of virtual functions, in the file or one that it was linked to, has the
+// function. `table`: its symbol.
+inline bool IsInTable(const char* path, const char* table, const void* function) {
+  const auto* const entries = static_cast<void* const*>(FindInFile(path, table));
+  constexpr size_t kMost = 64;
+  for (size_t i = 0; entries != nullptr && i < kMost; ++i) {
+    if (entries[i] == function) return true;
+  }
+  return false;
+}
+
+}  // namespace gordian::interpose
+
+#endif  // GORDIAN_INTERPOSE_TORCH_TORCH_ENTRIES_H_
