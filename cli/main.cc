@@ -6,11 +6,11 @@
 int main(int argc, char** argv) {
   using namespace gordian::cli;  // NOLINT: the verbs below
   constexpr AddVerb kVerbs[] = {
-      AddRunVerb,       AddEnvVerb,    AddStatusVerb,   AddWatchVerb,  AddAnalyzeVerb,
-      AddExplainVerb,   AddAttachVerb, AddChecksVerb,   AddDoctorVerb, AddExportVerb,
-      AddHooksVerb,     AddReplayVerb, AddPredictVerb,  AddReportVerb, AddServeVerb,
-      AddIncidentsVerb, AddTokenVerb,  AddSimulateVerb, AddPlanVerb,   AddBenchVerb,
-      AddVersionVerb,
+      AddRunVerb,     AddEnvVerb,       AddStatusVerb, AddWatchVerb,    AddAnalyzeVerb,
+      AddExplainVerb, AddAttachVerb,    AddChecksVerb, AddDemoVerb,     AddDoctorVerb,
+      AddExportVerb,  AddHooksVerb,     AddReplayVerb, AddPredictVerb,  AddReportVerb,
+      AddServeVerb,   AddIncidentsVerb, AddTokenVerb,  AddSimulateVerb, AddPlanVerb,
+      AddBenchVerb,   AddVersionVerb,
   };
   return WithEnoughStack([&] { return Main(argc, argv, kVerbs, MakePageOfRun); });
 }

@@ -5,7 +5,8 @@
 
 int main(int argc, char** argv) {
   using namespace gordian::cli;  // NOLINT: the verbs below
-  constexpr AddVerb kVerbs[] = {AddRunVerb,     AddEnvVerb,     AddStatusVerb, AddWatchVerb,
-                                AddAnalyzeVerb, AddExplainVerb, AddChecksVerb, AddVersionVerb};
+  constexpr AddVerb kVerbs[] = {AddRunVerb,    AddEnvVerb,     AddStatusVerb,
+                                AddWatchVerb,  AddAnalyzeVerb, AddExplainVerb,
+                                AddChecksVerb, AddDemoVerb,    AddVersionVerb};
   return WithEnoughStack([&] { return Main(argc, argv, kVerbs); });
 }

@@ -50,6 +50,7 @@ void AddExportVerb(CLI::App& app, VerbContext* context);
 void AddAttachVerb(CLI::App& app, VerbContext* context);
 void AddBenchVerb(CLI::App& app, VerbContext* context);
 void AddChecksVerb(CLI::App& app, VerbContext* context);
+void AddDemoVerb(CLI::App& app, VerbContext* context);
 void AddDoctorVerb(CLI::App& app, VerbContext* context);
 void AddHooksVerb(CLI::App& app, VerbContext* context);
 void AddIncidentsVerb(CLI::App& app, VerbContext* context);

@@ -35,6 +35,7 @@ InstallPaths FindInstallPaths() {
   paths.runtime = (lib / "libgordian_runtime.so").string();
   paths.runtime_cuda = (lib / "libgordian_runtime_cuda.so").string();
   paths.emulator_dir = (lib / "emulator").string();
+  paths.demo_job = (lib / "demo" / "hybrid_training").string();
   return paths;
 }
 

@@ -14,6 +14,7 @@ struct InstallPaths {
   std::string shim;          // <lib_dir>/libgordian_interpose.so
   std::string python;        // <lib_dir>/python: the front end for PyTorch
   std::string emulator_dir;  // <lib_dir>/emulator
+  std::string demo_job;      // <lib_dir>/demo/hybrid_training: what `gordian demo` runs
   std::string runtime;       // <lib_dir>/libgordian_runtime.so
   std::string runtime_cuda;  // <lib_dir>/libgordian_runtime_cuda.so
 };

@@ -172,7 +172,7 @@ class Case:
     def record_example(self, *arguments):
         session = os.path.join(self.work, "session")
         done = self.command(self.gordian, "run", "--emulator", "--quiet", "--session", session, "--",
-                            os.path.join(self.build, "examples", "hybrid_training"), *arguments)
+                            os.path.join(self.build, "lib", "demo", "hybrid_training"), *arguments)
         expect(done.returncode == 0, done.stderr)
         return session
 
