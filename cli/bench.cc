@@ -93,9 +93,12 @@ int RunMeasuring(std::vector<std::string> arguments, std::vector<std::string> en
 
 int Collectives(const BenchFlags& flags) {
   const InstallPaths paths = FindInstallPaths();
-  const std::string program =
-      (std::filesystem::path(paths.executable).parent_path() / "gordian-measure-collectives")
-          .string();
+  std::string program = paths.lib_dir + "/gordian-measure-collectives";
+  if (access(program.c_str(), X_OK) != 0) {  // of a build
+    program =
+        (std::filesystem::path(paths.executable).parent_path() / "gordian-measure-collectives")
+            .string();
+  }
   if (access(program.c_str(), X_OK) != 0) {
     PrintError("bench collectives needs " + program + ", which is missing; build it");
     return kExitOwnFailure;

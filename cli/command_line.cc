@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/output.h"
+#include "cli/settings_file.h"
 #include "common/log.h"
 #include "common/version.h"
 
@@ -34,7 +35,12 @@ std::string ExplainParseError(const CLI::App& app, const CLI::ParseError& error)
   } else if (at == &app && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
     what = "a verb is missing";
   }
-  return what + " (try: " + name + " --help)";
+  // These say what to try themselves.
+  if (dynamic_cast<const CLI::ConfigError*>(&error) != nullptr) return what;
+  const std::string file =
+      app.get_config_ptr() == nullptr ? "" : app.get_config_ptr()->as<std::string>();
+  return what + " (try: " + name + " --help" +
+         (file.empty() ? ")" : "; settings come from " + file + ", too)");
 }
 
 int Dispatch(int argc, char** argv, std::span<const AddVerb> verbs,
@@ -60,6 +66,7 @@ int Dispatch(int argc, char** argv, std::span<const AddVerb> verbs,
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("gordian ") + kVersion);
   app.footer("Example: gordian run -- ./train --steps 100");
+  AddSettingsFile(&app);
   for (const AddVerb add : verbs) add(app, &context);
 
   try {

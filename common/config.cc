@@ -40,6 +40,8 @@ constexpr Setting kSettings[] = {
      "path of libcupti for GORDIAN_CUPTI, if the loader does not find it"},
     {"GORDIAN_LOG", "run", "info",
      "trace | debug | info | warning | error | off: level of <session>/gordian.log"},
+    {"GORDIAN_CONFIG", "run", "",
+     "file with settings for options that the command line does not give (gordian settings)"},
     {"GORDIAN_LIB_DIR", "run", "<executable>/../../lib", "folder of gordian's own libraries"},
     {"GORDIAN_RING_DIR", "shim", "", "folder of ring files; empty: the shim records nothing"},
     {"GORDIAN_MARKERS", "shim", "1",

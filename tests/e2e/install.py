@@ -13,10 +13,13 @@ from cli_testing import BUILD, JOB, CliTest, clean_environment, main
 PYTHON = ["sitecustomize.py"] + ["gordian_torch/" + name for name in (
     "__init__.py", "ctypes_lines.py", "front_end.py", "groups.py", "names.py", "operations.py", "shim.py", "sites.py")]
 EMULATED = ["libcuda.so", "libcuda.so.1", "libcudart.so", "libcudart.so.13", "libnccl.so", "libnccl.so.2"]
+# What gordian itself writes, beside a man page of each verb.
+REFERENCE = {"share/bash-completion/completions/gordian", "share/zsh/vendor-completions/_gordian",
+             "share/fish/vendor_completions.d/gordian.fish", "share/doc/gordian/examples/gordian.toml"}
 FILES = ({"bin/gordian", "include/gordian/runtime.h", "LIB/pkgconfig/gordian-runtime.pc",
           "LIB/gordian/libgordian_interpose.so", "LIB/gordian/libgordian_runtime.so", "share/doc/gordian/README.md",
           "share/doc/gordian/LICENSE"}
-         | {"LIB/gordian/python/" + name for name in PYTHON} | {"LIB/gordian/emulator/" + name for name in EMULATED})
+         | {"LIB/gordian/python/" + name for name in PYTHON} | {"LIB/gordian/emulator/" + name for name in EMULATED} | REFERENCE)
 # Where the build has what they need.
 OPTIONAL = {"bin/gordian-measure-collectives", "LIB/gordian/libgordian_runtime_cuda.so"}
 OPTIONAL |= {f"share/doc/gordian/copyright.{name}" for name in ("absl", "c-ares", "grpc", "jemalloc", "protobuf", "re2")}
@@ -67,6 +70,9 @@ class Install(CliTest):
         library = self.library_folder(prefix)
         found = {os.path.relpath(os.path.join(folder, name), prefix) for folder, _, files in os.walk(prefix) for name in files}
         wanted = {name.replace("LIB", library) for name in FILES}
+        pages = {name for name in found if name.startswith("share/man/man1/gordian")}
+        self.assertIn("share/man/man1/gordian-run.1.gz", pages)
+        found -= pages
         optional = {name.replace("LIB", library) for name in OPTIONAL}
         self.assertEqual(found - optional, wanted)
 
