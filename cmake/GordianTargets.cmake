@@ -85,6 +85,13 @@ function(gordian_library)
   target_link_libraries(gordian_${A_NAME} PUBLIC ${A_DEPS} gordian_flags gordian_sanitize)
 endfunction()
 
+# Puts gordian's version into a library that jobs load.
+function(gordian_version_note NAME)
+  target_sources(${NAME} PRIVATE "${CMAKE_SOURCE_DIR}/common/version_note.S")
+  set_source_files_properties("${CMAKE_SOURCE_DIR}/common/version_note.S" PROPERTIES
+    COMPILE_DEFINITIONS "GORDIAN_VERSION_STRING=\"${PROJECT_VERSION}\"")
+endfunction()
+
 function(gordian_executable)
   cmake_parse_arguments(A "" "NAME" "SRCS;DEPS" ${ARGN})
   add_executable(${A_NAME} ${A_SRCS})

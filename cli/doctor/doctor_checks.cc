@@ -18,11 +18,13 @@
 #include <fstream>
 
 #include "cli/doctor/hook_coverage.h"
+#include "cli/doctor/library_version.h"
 #include "cli/doctor/program_sources.h"
 #include "cli/job/elf_file.h"
 #include "cli/job/emulator_check.h"
 #include "cli/job/launcher.h"
 #include "cli/job/ring_folder.h"
+#include "common/version.h"
 #include "proto/ring/layout.h"
 
 namespace gordian::cli {
@@ -112,6 +114,15 @@ std::string NcclVersion(int version) {
   }
   const int scale = version < 10000 ? 1000 : 10000;
   return fmt::format("NCCL {}.{}.{}", version / scale, version % scale / 100, version % 100);
+}
+
+// What keeps a library of gordian's own from working with this program; empty: nothing.
+std::string OwnLibraryTrouble(const std::string& path) {
+  if (const StatusOr<ElfSummary> elf = ReadElf(path); !elf.ok()) return elf.status().message();
+  const std::string version = LibraryVersion(path);
+  if (version == kVersion) return "";
+  return path + " is of " + (version.empty() ? "no known version" : "gordian " + version) +
+         ", this is gordian " + kVersion + ": install both anew, from one version";
 }
 
 DoctorCheck CheckSharedMemory() {
@@ -218,21 +229,40 @@ std::vector<DoctorCheck> CheckInstallation(const InstallPaths& paths) {
     for (const std::string& name : elf->needed) {
       shim.detail += (&name == &elf->needed.front() ? "" : ", ") + name;
     }
+    if (const std::string trouble = OwnLibraryTrouble(paths.shim); !trouble.empty()) {
+      shim.state = State::kFailed;
+      shim.detail = trouble;
+    }
   } else {
     shim.state = State::kFailed;
-    shim.detail = elf.status().message() + "; build it, or set GORDIAN_LIB_DIR";
+    shim.detail = elf.status().message() + "; install gordian anew, or set GORDIAN_LIB_DIR";
   }
   checks.push_back(std::move(shim));
 
   DoctorCheck emulator{.name = "emulator", .detail = "present", .path = paths.emulator_dir};
   for (const char* name : kEmulatedLibraries) {
-    if (const StatusOr<ElfSummary> elf = ReadElf(paths.emulator_dir + "/" + name); !elf.ok()) {
+    if (const std::string trouble = OwnLibraryTrouble(paths.emulator_dir + "/" + name);
+        !trouble.empty()) {
       emulator.state = State::kNote;
-      emulator.detail = "--emulator cannot be used: " + elf.status().message();
+      emulator.detail = "--emulator cannot be used: " + trouble;
       break;
     }
   }
   checks.push_back(std::move(emulator));
+
+  DoctorCheck runtime{.name = "runtime", .detail = "present", .path = paths.runtime};
+  if (const std::string trouble = OwnLibraryTrouble(paths.runtime); !trouble.empty()) {
+    runtime.state = State::kNote;
+    runtime.detail = "--emulator --collectives=preemptive cannot be used: " + trouble;
+  }
+  checks.push_back(std::move(runtime));
+
+  DoctorCheck front_end{.name = "front end", .detail = "present", .path = paths.python};
+  if (access((paths.python + "/gordian_torch/__init__.py").c_str(), R_OK) != 0) {
+    front_end.state = State::kNote;
+    front_end.detail = "gordian_torch cannot be read: PyTorch's operations have no names";
+  }
+  checks.push_back(std::move(front_end));
   return checks;
 }
 

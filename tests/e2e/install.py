@@ -17,11 +17,11 @@ EMULATED = ["libcuda.so", "libcuda.so.1", "libcudart.so", "libcudart.so.13", "li
 REFERENCE = {"share/bash-completion/completions/gordian", "share/zsh/vendor-completions/_gordian",
              "share/fish/vendor_completions.d/gordian.fish", "share/doc/gordian/examples/gordian.toml"}
 FILES = ({"bin/gordian", "include/gordian/runtime.h", "LIB/pkgconfig/gordian-runtime.pc",
-          "LIB/gordian/libgordian_interpose.so", "LIB/gordian/libgordian_runtime.so", "share/doc/gordian/README.md",
+          "LIB/gordian/libgordian_interpose.so", "LIB/gordian/demo/hybrid_training", "LIB/gordian/libgordian_runtime.so", "share/doc/gordian/README.md",
           "share/doc/gordian/LICENSE"}
          | {"LIB/gordian/python/" + name for name in PYTHON} | {"LIB/gordian/emulator/" + name for name in EMULATED} | REFERENCE)
 # Where the build has what they need.
-OPTIONAL = {"bin/gordian-measure-collectives", "LIB/gordian/libgordian_runtime_cuda.so"}
+OPTIONAL = {"LIB/gordian/gordian-measure-collectives", "LIB/gordian/libgordian_runtime_cuda.so"}
 OPTIONAL |= {f"share/doc/gordian/copyright.{name}" for name in ("absl", "c-ares", "grpc", "jemalloc", "protobuf", "re2")}
 
 USER = """
@@ -116,6 +116,57 @@ class Install(CliTest):
         self.assertTrue(shim.startswith(prefix + "/"), shim)
         checks = {check["name"]: check for check in json.loads(self.run_installed(prefix, "doctor", "--json").stdout)["checks"]}
         self.assertEqual((checks["shim"]["state"], checks["emulator"]["state"]), ("ok", "ok"), checks)
+
+    def test_the_demonstration_runs_from_there(self):
+        prefix = self.installed()
+        for folder, _, files in os.walk(prefix):  # nothing in it may need to be written
+            for path in [folder] + [os.path.join(folder, name) for name in files]:
+                if not os.path.islink(path):
+                    os.chmod(path, os.stat(path).st_mode & ~0o222)
+        self.addCleanup(subprocess.run, ["chmod", "-R", "u+w", prefix])
+        done = self.run_installed(prefix, "demo", "--folder", self.path("demo"), PATH="/nonexistent")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r"at train\.cc:\d+ ")  # its debug information was not stripped
+        self.assertIn(os.path.join(prefix, "bin/gordian") + " explain ", done.stdout)  # not on PATH
+
+    def test_doctor_names_what_is_wrong_with_the_installation(self):
+        prefix = self.installed()
+        library = os.path.join(prefix, self.library_folder(prefix), "gordian")
+
+        def states():
+            checks = json.loads(self.run_installed(prefix, "doctor", "--json").stdout)["checks"]
+            return {check["name"]: (check["state"], check["detail"]) for check in checks}
+
+        def rewrite(name, change):
+            path = os.path.join(library, name)
+            with open(path, "rb") as f:
+                old = f.read()
+            new = change(old)
+            self.assertNotEqual(new, old)
+            with open(path, "wb") as f:
+                f.write(new)
+            said = states()
+            with open(path, "wb") as f:
+                f.write(old)
+            return said
+
+        parts = ("shim", "emulator", "runtime", "front end")
+        self.assertEqual([states()[part][0] for part in parts], ["ok"] * 4)
+        version = self.run_installed(prefix, "version").stdout.split()[1].encode()
+        other = version[:-1] + (b"8" if version[-1:] != b"8" else b"9")
+        note = b"gordian\0" + version
+        for name, part, state in (("libgordian_interpose.so", "shim", "failed"), ("emulator/libcuda.so.1", "emulator", "note"),
+                                  ("libgordian_runtime.so", "runtime", "note")):
+            with self.subTest(part=part):
+                said = rewrite(name, lambda old: old.replace(note, b"gordian\0" + other))
+                self.assertEqual(said[part][0], state, said)
+                self.assertIn(f"is of gordian {other.decode()}", said[part][1])
+                self.assertEqual([said[p][0] for p in parts if p != part], ["ok"] * 3, said)
+                said = rewrite(name, lambda old: b"not a library")
+                self.assertEqual(said[part][0], state, said)
+                os.rename(os.path.join(library, name), self.path("away"))
+                self.assertEqual(states()[part][0], state)
+                os.rename(self.path("away"), os.path.join(library, name))
 
     def test_a_program_uses_the_runtime_by_pkg_config(self):
         if shutil.which("pkg-config") is None or shutil.which("cc") is None:
