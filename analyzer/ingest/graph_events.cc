@@ -222,6 +222,9 @@ bool GraphEvents::OnEvent(const v1::Event& event) {
                            ended.killed_by_gordian());
       }
       break;
+    case v1::Event::kRecovery:
+      understood = OnRecovery(event.recovery());
+      break;
     case v1::Event::kClockOffset:
       understood = OnClockOffset(event.clock_offset());
       break;
@@ -246,6 +249,36 @@ bool GraphEvents::OnEvent(const v1::Event& event) {
 bool GraphEvents::OnClockOffset(const v1::ClockOffset& clock) {
   if (clock.node() >= kMaxClockNodes) return false;
   clocks_[clock.node()] = clock.offset_ns();
+  return true;
+}
+
+bool GraphEvents::OnRecovery(const v1::Recovery& recovery) {
+  using Step = model::RecoveryNews::Step;
+  model::RecoveryNews news;
+  switch (recovery.step()) {
+    case v1::RECOVERY_STEP_BEGUN:
+      news.step = Step::kBegun;
+      break;
+    case v1::RECOVERY_STEP_REFUSED:
+      news.step = Step::kRefused;
+      break;
+    case v1::RECOVERY_STEP_FAILED:
+      news.step = Step::kFailed;
+      break;
+    case v1::RECOVERY_STEP_DONE:
+      news.step = Step::kDone;
+      break;
+    default:
+      return false;
+  }
+  const auto refused = model::RecoveryConditionByName(recovery.refused());
+  if (!refused) return false;
+  news.operations.assign(recovery.operations().begin(), recovery.operations().end());
+  news.refused = *refused;
+  news.why = Cut(recovery.why());
+  news.rank = recovery.rank();
+  news.ms = recovery.ms();
+  model_->OnRecovery(news);
   return true;
 }
 

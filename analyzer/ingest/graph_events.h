@@ -70,6 +70,7 @@ class GraphEvents {
 
   bool OnCallName(const v1::CallName& name);
   bool OnClockOffset(const v1::ClockOffset& clock);
+  bool OnRecovery(const v1::Recovery& recovery);
   void OnNodeState(const v1::NodeState& state);
   // A time of this process's node, in the analyzer's clock. 0 stays 0: none.
   uint64_t OurTime(uint32_t process, uint64_t time_ns) const;

@@ -54,6 +54,7 @@ bool MakeUnique(v1::Event* event, uint32_t node) {
     case v1::Event::kClockOffset:
     case v1::Event::kNodeState:
     case v1::Event::kAnalyzerStarted:
+    case v1::Event::kRecovery:
       return false;
     case v1::Event::kStacksTaken:
       BoundPlaces(event->mutable_stacks_taken());  // before the trace has them

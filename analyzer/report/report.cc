@@ -421,6 +421,19 @@ class Page {
     Labelled("what to change", Printable(finding.advice));
   }
 
+  // What a recovery has done about a cycle; verdict.json also says whether one could.
+  void Recovery(const Finding& finding) {
+    const model::Recovery& recovery = finding.recovery;
+    const size_t count = recovery.operations.size();
+    if (recovery.recovered) {
+      Labelled("recovered",
+               fmt::format("the preemptive runtime executed {} operation{} again, in {:.1f} ms",
+                           count, count == 1 ? "" : "s", recovery.ms));
+    } else if (recovery.refused == model::RecoveryCondition::kFailed) {
+      Labelled("not recovered", Printable(recovery.why));
+    }
+  }
+
   void Further(const model::Verdict& verdict, size_t limit) {
     if (verdict.findings.empty()) return;
     std::vector<std::string> lines;
@@ -648,6 +661,7 @@ std::string ExplainText(const model::Verdict& verdict, const SiteResolver& sites
   page.Communicators(main, kAll);
   page.Restarted(verdict.restarts);
   page.Disproved(verdict, options.session);
+  page.Recovery(main);
   page.Advice(main);
   if (!main.operations.empty()) {
     page.Section(model::IsOver(main)           ? "What went wrong"

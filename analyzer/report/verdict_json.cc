@@ -70,6 +70,16 @@ ordered_json EvidenceToJson(const model::Evidence& evidence) {
           {"assumes", evidence.assumes}};
 }
 
+ordered_json RecoveryToJson(const model::Recovery& recovery, const SiteResolver& sites) {
+  return {{"recovered", recovery.recovered},
+          {"refused", model::Name(recovery.refused)},
+          {"why", recovery.why},
+          {"rank", recovery.rank},
+          {"site", sites(recovery.site)},
+          {"operations", recovery.operations},
+          {"ms", std::round(recovery.ms * 1e3) / 1e3}};
+}
+
 void FindingToJson(const model::Finding& finding, const SiteResolver& sites, ordered_json* out) {
   ordered_json& to = *out;
   to["verdict"] = model::Name(finding.verdict);
@@ -103,6 +113,7 @@ void FindingToJson(const model::Finding& finding, const SiteResolver& sites, ord
   // JSON has no infinity, and less than a microsecond helps no person and no test.
   const double after = finding.detected_after_s;
   to["detected_after_s"] = std::isfinite(after) ? std::round(after * 1e6) / 1e6 : 0.0;
+  if (finding.recovery.checked) to["recovery"] = RecoveryToJson(finding.recovery, sites);
   to["evidence"] = EvidenceToJson(finding.evidence);
 }
 
@@ -173,6 +184,10 @@ class Reader {
     }
     out->stalled_at_ns = Unsigned(from, path, "stalled_at_ns");
     out->detected_after_s = Real(from, path, "detected_after_s");
+    if (from.contains("recovery")) {  // only confirmed cycles have it
+      if (const json* recovery = Member(from, path, "recovery", json::value_t::object))
+        out->recovery = Recovery(*recovery, path + "recovery.");
+    }
     if (const json* evidence = Member(from, path, "evidence", json::value_t::object)) {
       out->evidence = Evidence(*evidence, path + "evidence.");
     }
@@ -357,6 +372,25 @@ class Reader {
       to.site = Site(member, at);
     });
     return operation;
+  }
+
+  model::Recovery Recovery(const json& from, const std::string& path) {
+    model::Recovery recovery;
+    recovery.checked = true;
+    const json* const recovered = Member(from, path, "recovered", json::value_t::boolean);
+    recovery.recovered = recovered != nullptr && recovered->get<bool>();
+    const std::string refused = Text(from, path, "refused");
+    if (const auto known = model::RecoveryConditionByName(refused)) {
+      recovery.refused = *known;
+    } else if (error_.empty()) {
+      Fail(path + "refused", "is no condition: \"" + refused + "\"");
+    }
+    recovery.why = Text(from, path, "why");
+    recovery.rank = Int(from, path, "rank");
+    recovery.site = Site(from, path);
+    recovery.operations = Texts(from, path, "operations");
+    recovery.ms = Real(from, path, "ms");
+    return recovery;
   }
 
   model::Evidence Evidence(const json& from, const std::string& path) {

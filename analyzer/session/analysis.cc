@@ -49,6 +49,7 @@ model::Verdict Essence(model::Verdict verdict) {
     finding->evidence.records = 0;
     finding->evidence.nccl_calls = 0;
     finding->evidence.records_lost = 0;
+    finding->recovery.units.clear();
     if (finding->verdict == model::VerdictKind::kMismatch) {  // "7 more on it after that"
       std::erase_if(finding->summary, [](char c) { return c >= '0' && c <= '9'; });
     }
@@ -316,6 +317,7 @@ class Analysis::Impl {
       case v1::Event::kProcessEnded:
       case v1::Event::kJobEnded:
       case v1::Event::kStacksDone:
+      case v1::Event::kRecovery:
         return true;
       default:
         return false;

@@ -292,6 +292,7 @@ Hang CycleHang(const RoundView& view, const std::vector<bool>& can,
                        [](const Arrow& a, const Arrow& b) { return a.edge.rank < b.edge.rank; }),
       arrows.end());
   Hang hang;
+  hang.witness = witness;
   size_t inits = 0;
   bool makes = false;
   for (const Arrow& arrow : arrows) {

@@ -12,6 +12,7 @@
 #include "analyzer/model/verdict/describe.h"
 #include "analyzer/model/verdict/job_model.h"
 #include "analyzer/model/waits/confirm.h"
+#include "analyzer/model/waits/cycle_finder.h"
 
 namespace gordian::model {
 
@@ -23,6 +24,7 @@ struct Hang {
   bool confirmable = true;    // false: its cause may end (a stopped process may continue)
   bool ripe = true;           // false: wait for more of the same before reporting
   std::set<ProcessId> ended;  // processes whose end it reports; empty: it is about something else
+  std::vector<WitnessStep> witness;  // of a cycle, in the round's graph
 };
 
 struct RoundView {

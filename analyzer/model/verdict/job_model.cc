@@ -16,6 +16,7 @@
 #include "analyzer/model/verdict/group_signs.h"
 #include "analyzer/model/verdict/hangs.h"
 #include "analyzer/model/verdict/names.h"
+#include "analyzer/model/verdict/recovery_check.h"
 #include "analyzer/model/verdict/standing_suspicions.h"
 #include "analyzer/model/verdict/transfer_signs.h"
 #include "analyzer/model/waits/confirm.h"
@@ -60,6 +61,7 @@ class JobModel::Impl {
     return ProcessesOf(execution_, NamesNow(), ranks);
   }
   void OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns, bool killed);
+  void OnRecovery(const RecoveryNews& news);
 
   const ModelOptions options_;
   Matcher matcher_;
@@ -76,6 +78,8 @@ class JobModel::Impl {
     std::string identity;
     std::set<ProcessId> ended;                       // as Hang's
     std::vector<std::pair<LaunchId, int>> launches;  // as Proof's
+    bool recovery_begun = false;                     // what ends now disproves nothing
+    bool recovery_told = false;                      // its outcome stands
   };
 
   // Valid until the next fact. A report right after a round uses the round's names again.
@@ -146,6 +150,9 @@ void JobModel::Impl::Confirm(const Hang& hang, uint64_t end_ns) {
     // More ranks may be stuck now, but the finding keeps its time.
     finding.stalled_at_ns = standing.finding.stalled_at_ns;
     finding.detected_after_s = standing.finding.detected_after_s;
+    if (standing.recovery_begun || standing.recovery_told) {
+      finding.recovery = std::move(standing.finding.recovery);
+    }
     standing.finding = std::move(finding);
     standing.ended.insert(hang.ended.begin(), hang.ended.end());
     return;
@@ -154,11 +161,34 @@ void JobModel::Impl::Confirm(const Hang& hang, uint64_t end_ns) {
   confirmed_.push_back({std::move(finding), hang.identity, hang.ended, hang.proof.launches});
 }
 
+void JobModel::Impl::OnRecovery(const RecoveryNews& news) {
+  for (Standing& standing : confirmed_) {
+    Recovery& recovery = standing.finding.recovery;
+    // More may have been called since.
+    const bool same = std::any_of(
+        recovery.operations.begin(), recovery.operations.end(), [&](const std::string& operation) {
+          return std::find(news.operations.begin(), news.operations.end(), operation) !=
+                 news.operations.end();
+        });
+    if (!same || standing.recovery_told) continue;
+    standing.recovery_begun = news.step != RecoveryNews::Step::kRefused;
+    standing.recovery_told = news.step != RecoveryNews::Step::kBegun;
+    recovery.ms = news.ms;
+    recovery.recovered = news.step == RecoveryNews::Step::kDone;
+    if (news.step == RecoveryNews::Step::kBegun) return;
+    recovery.refused = recovery.recovered ? RecoveryCondition::kHold : news.refused;
+    recovery.why = news.why;
+    recovery.rank = news.rank;
+    recovery.units.clear();
+    return;
+  }
+}
+
 // A launch of a proven circle is done. An abort frees what waits, and disproves nothing.
 void JobModel::Impl::NoteDisproved() {
   if (execution_.DoneAfterAll().empty()) return;
   std::erase_if(confirmed_, [&](Standing& standing) {
-    if (standing.finding.verdict != VerdictKind::kDeadlock) return false;
+    if (standing.finding.verdict != VerdictKind::kDeadlock || standing.recovery_begun) return false;
     const bool aborted =
         std::any_of(standing.launches.begin(), standing.launches.end(), [&](const auto& launch) {
           if (launch.second < 0) return false;
@@ -308,6 +338,9 @@ void JobModel::Impl::OnRound(Round round) {
       continue;
     }
     if (standing.confirmed && hang.confirmable) {
+      if (hang.finding.verdict == VerdictKind::kDeadlock) {
+        hang.finding.recovery = CheckRecovery(view, hang.witness);
+      }
       Confirm(hang, round.end_ns);
       continue;
     }
@@ -701,6 +734,8 @@ void JobModel::OnRecord(const CallRecord& record) {
 void JobModel::OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns, bool killed_by_gordian) {
   impl_->OnJobEnded(kind, exit_value, time_ns, killed_by_gordian);
 }
+
+void JobModel::OnRecovery(const RecoveryNews& news) { impl_->OnRecovery(news); }
 
 void JobModel::OnRound(Round round) { impl_->OnRound(std::move(round)); }
 bool JobModel::WantsConfirmation() const { return impl_->confirmer_.WantsRound(); }

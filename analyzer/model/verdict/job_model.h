@@ -54,6 +54,9 @@ class JobModel {
   void OnException(ProcessId, const std::string& text);
   void OnRecord(const CallRecord&);
   void OnJobEnded(ExitKind, int exit_value, uint64_t time_ns, bool killed_by_gordian);
+  // A recovery of the cycle with these operations was begun, was refused by a rank, or is over. What
+  // ends of it from the beginning on disproves nothing.
+  void OnRecovery(const RecoveryNews&);
 
   // Takes the state of all processes and decides. Call it once a round, in order. Confirms a
   // deadlock only when two successive rounds show the same stuck set without any progress.

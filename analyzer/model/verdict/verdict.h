@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analyzer/model/facts/event.h"
+#include "analyzer/model/verdict/recovery.h"
 #include "analyzer/model/waits/reason.h"
 
 namespace gordian::model {
@@ -30,13 +31,6 @@ enum class Confidence : uint8_t { kPossible, kSuspected, kConfirmed };
 
 const char* Name(VerdictKind);  // "deadlock", as in verdict.json
 const char* Name(Confidence);   // "confirmed"
-
-struct Site {  // an address; CallSites resolves it to function, file and line
-  ProcessId process = 0;
-  uint64_t address = 0;
-
-  friend bool operator==(const Site&, const Site&) = default;
-};
 
 // One arrow of the witness: a rank, the operation it is in, and the rank it waits for.
 struct WaitEdge {
@@ -128,6 +122,7 @@ struct Finding {
   std::vector<FoundCommunicator> communicators;  // those of `cycle` and `operations`
   uint64_t stalled_at_ns = 0;
   double detected_after_s = 0;
+  Recovery recovery;  // of confirmed cycles
   Evidence evidence;
 
   friend bool operator==(const Finding&, const Finding&) = default;

@@ -154,6 +154,7 @@ void SimJob::FillOperation(CallRecord* r, const OpPart& part, int process) {
   operation.reduce_op = part.op.call == Call::kAllReduce ? part.op.reduce_op : 255;
   operation.root_or_peer = part.op.root_or_peer;
   operation.sequence = part.called;
+  if (part.op.in_place) r->flags |= kInPlace;
   if (procs_[process].in_group) {
     r->flags |= kInGroup;
     operation.group = static_cast<uint16_t>(procs_[process].group);

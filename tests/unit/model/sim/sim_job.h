@@ -82,6 +82,7 @@ struct Op {
       MemoryCondition::kGreaterOrEqual;  // kMemoryWait; `event` names the word
   uint64_t value = 1;                    // and kMemoryWrite
   bool own = true;                       // only this process writes it
+  bool in_place = false;                 // kCollective
   std::vector<Op> inside;                // kGraph: operations, captured on streams of their own
 };
 
