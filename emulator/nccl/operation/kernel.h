@@ -28,6 +28,7 @@ class Kernel final : public DeviceOp {
   void MakeTransfers();
   bool Step();
   bool Leave();
+  void Spoil();
   void Drop();
 
   // Protects the worker's methods from Describe, which the quiescence report calls on another
