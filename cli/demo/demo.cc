@@ -133,7 +133,7 @@ class Demo {
     Say("$ " + command + "\n");
     std::vector<std::string> argv = {"gordian"};
     argv.insert(argv.end(), arguments.begin(), arguments.end());
-    // The incidents of a demonstration are nobody's.
+    // Its incidents stay in its folder, out of the user's own list.
     const Launched launched = Launch({.path = paths_.executable,
                                       .argv = argv,
                                       .environment = FullEnvironment({{"XDG_STATE_HOME", folder_}}),
