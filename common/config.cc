@@ -52,6 +52,8 @@ constexpr Setting kSettings[] = {
      "preemptive: gordian's own runtime runs the collectives (docs/runtime.md)"},
     {"GORDIAN_COLLECTIVES_LIBRARY", "shim", "",
      "library of the runtime that runs the collectives; empty: NCCL"},
+    {"GORDIAN_RECOVERY", "shim", "0",
+     "1: NCCL runs the collectives, and the runtime those that are stuck (docs/recovery.md)"},
     {"GORDIAN_STUB_COMPUTE", "shim", "0", "1: skip kernels that take no part in communication"},
     {"GORDIAN_STUB_COMPUTE_KEEP", "shim", "",
      "patterns, separated by ':', of names of kernels to run all the same"},
@@ -150,6 +152,8 @@ Status ParseOnVerdict(std::string_view name, std::string_view text, OnVerdict* w
   command->clear();
   if (text == "report") {
     *what = OnVerdict::kReport;
+  } else if (text == "recover") {
+    *what = OnVerdict::kRecover;
   } else if (text == "kill") {
     *what = OnVerdict::kKill;
   } else if (text == "kill-suspected") {
@@ -158,7 +162,7 @@ Status ParseOnVerdict(std::string_view name, std::string_view text, OnVerdict* w
     *what = OnVerdict::kExec;
     *command = text.substr(5);
   } else {
-    return Bad(name, text, "report, kill, kill-suspected or exec:CMD");
+    return Bad(name, text, "report, recover, kill, kill-suspected or exec:CMD");
   }
   return Status::Ok();
 }

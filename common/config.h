@@ -21,7 +21,7 @@ namespace gordian {
 using Environment = std::function<std::optional<std::string>(std::string_view name)>;
 Environment ProcessEnvironment();
 
-enum class OnVerdict { kReport, kKill, kKillSuspected, kExec };
+enum class OnVerdict { kReport, kKill, kKillSuspected, kExec, kRecover };
 
 // `gordian run`.
 struct RunConfig {
@@ -33,7 +33,7 @@ struct RunConfig {
   uint64_t spool_mb = 4096;
   // GORDIAN_DELIVER_S: at the job's end, how long to wait for progress of that analyzer.
   double deliver_s = 10;
-  // GORDIAN_ON_VERDICT: report | kill | kill-suspected | exec:CMD.
+  // GORDIAN_ON_VERDICT: report | recover | kill | kill-suspected | exec:CMD.
   OnVerdict on_verdict = OnVerdict::kReport;
   std::string on_verdict_command;  // of exec:
   // GORDIAN_TRUST_ANALYZER: 1 ends the job also for a verdict of an analyzer on another machine,
@@ -85,7 +85,7 @@ std::span<const Setting> Settings();
 StatusOr<bool> ParseBool(std::string_view name, std::string_view text);
 StatusOr<uint64_t> ParseUnsigned(std::string_view name, std::string_view text);
 StatusOr<double> ParseSeconds(std::string_view name, std::string_view text);
-// Splits "report", "kill", "kill-suspected" or "exec:CMD" into the two fields.
+// Splits "report", "recover", "kill", "kill-suspected" or "exec:CMD" into the two fields.
 Status ParseOnVerdict(std::string_view name, std::string_view text, OnVerdict* what,
                       std::string* command);
 

@@ -6,8 +6,10 @@
 #include <filesystem>
 #include <fstream>
 #include <system_error>
+#include <vector>
 
 #include "cli/output.h"
+#include "proto/ring/recovery.h"
 #include "runtime/include/gordian/runtime_front.h"
 
 namespace gordian::cli {
@@ -35,6 +37,18 @@ void RemoveSharedMemory(const std::string& tag) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with(prefix)) shm_unlink(("/" + name).c_str());
   }
+}
+
+void RemoveRecoveryFiles(const std::string& session_dir) {
+  std::error_code error;
+  std::vector<fs::path> paths;
+  for (const fs::directory_entry& entry : fs::directory_iterator(session_dir, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(ring::kRecoveryFile) || name.starts_with(GRT_COUNTERS_FILE)) {
+      paths.push_back(entry.path());
+    }
+  }
+  for (const fs::path& path : paths) fs::remove(path, error);
 }
 
 CollectiveCounts SumCollectives(const std::string& session_dir) {

@@ -1,4 +1,4 @@
-// What `gordian run --collectives=preemptive` does around its job: it names and removes shared
+// What `gordian run --collectives=preemptive` (or --on-verdict recover) does around its job: it names and removes shared
 // memory, and counts the operations that the runtime ran (docs/runtime.md).
 #ifndef GORDIAN_CLI_JOB_COLLECTIVES_H_
 #define GORDIAN_CLI_JOB_COLLECTIVES_H_
@@ -10,6 +10,8 @@ namespace gordian::cli {
 
 // Letters and digits that identify this run in the names of shared memory.
 std::string SharedMemoryTag(const std::string& ring_dir);
+// The files by which `gordian run --on-verdict recover` spoke with the shims of its job.
+void RemoveRecoveryFiles(const std::string& session_dir);
 // Removes the shared memory that processes left behind under that tag.
 void RemoveSharedMemory(const std::string& tag);
 

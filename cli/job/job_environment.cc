@@ -73,6 +73,12 @@ std::vector<Variable> JobVariables(const InstallPaths& paths, const JobEnvironme
   if (options.graph_markers) {
     variables.emplace_back("GORDIAN_GRAPH_MARKERS", "1");
   }
+  if (options.recovery) {
+    variables.emplace_back("GORDIAN_RECOVERY", "1");
+    variables.emplace_back("GORDIAN_COLLECTIVES_LIBRARY",
+                           options.emulator ? paths.runtime : paths.runtime_cuda);
+    variables.emplace_back("GRT_SESSION", SharedMemoryTag(options.ring_dir));
+  }
   if (options.preemptive_collectives) {
     // Emulated devices are the host's processors.
     variables.emplace_back("GORDIAN_COLLECTIVES_LIBRARY",

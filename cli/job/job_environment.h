@@ -23,6 +23,8 @@ struct JobEnvironmentOptions {
   bool graph_markers = false;
   // Routes collectives to gordian's runtime, whose shared memory is named after `ring_dir`.
   bool preemptive_collectives = false;
+  // Keeps that runtime for the operations of a job that is stuck.
+  bool recovery = false;
   // Skips launches of kernels; patterns in the shim's syntax, empty: none.
   bool stub_compute = false;
   std::string stub_keep, stub_skip;

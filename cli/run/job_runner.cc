@@ -1,6 +1,7 @@
 #include "cli/run/job_runner.h"
 
 #include <errno.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
 #include <string.h>
@@ -29,6 +30,7 @@
 #include "cli/run/verdict_desk.h"
 #include "cli/run/verdict_policy.h"
 #include "collector/collector.h"
+#include "collector/recovery/recovery.h"
 #include "common/clock.h"
 #include "common/shell_quote.h"
 #include "common/utf8.h"
@@ -101,6 +103,7 @@ JobOutcome JobRunner::Run(bool preload_emulator) {
                     .preload_emulator = preload_emulator,
                     .graph_markers = options_.config.graph_markers,
                     .preemptive_collectives = options_.config.preemptive_collectives,
+                    .recovery = options_.config.on_verdict == OnVerdict::kRecover,
                     .stub_compute = options_.config.stub_compute,
                     .stub_keep = options_.config.stub_keep,
                     .stub_skip = options_.config.stub_skip,
@@ -167,7 +170,7 @@ Status JobRunner::ObserveFromHere() {
       static_cast<uint64_t>(options_.config.suspect_after_s * 1e9);
   // The preemptive runtime resolves a cycle of operations in milliseconds, or in tens of them on
   // busy processors; gordian waits that long before it reports one.
-  if (options_.config.preemptive_collectives)
+  if (options_.config.preemptive_collectives || options_.config.on_verdict == OnVerdict::kRecover)
     server_options.pace.confirming = std::chrono::seconds(1);
   server_options.analysis.on_verdict = [this](const analyzer::VerdictUpdate& update) {
     desk_->OnVerdict(update);
@@ -321,6 +324,7 @@ void JobRunner::Loop() {
     desk_->ClearWake();
     TellNews();
     if (!root_gone_) {
+      Recover();
       ActOnVerdict();
       CheckLibraries();
       continue;
@@ -494,6 +498,58 @@ void JobRunner::NoteDegradedSession() {
              "; the job runs on and is still watched");
 }
 
+// Of the analysis here alone: the ranks are on this machine.
+void JobRunner::Recover() {
+  if (options_.config.on_verdict != OnVerdict::kRecover || server_ == nullptr) return;
+  if (recovery_ != nullptr && !recovery_->over()) return;
+  recovery_.reset();
+  const std::optional<model::Recovery> wanted = desk_->TakeRecovery();
+  if (!wanted) return;
+  collector::RecoveryRun::Options run;
+  run.session_dir = options_.absolute_session_dir;
+  for (const model::RecoveryUnit& unit : wanted->units) {
+    run.units.push_back({.pid = unit.pid,
+                         .rank = unit.rank,
+                         .communicator = unit.communicator,
+                         .comm = unit.comm,
+                         .stream = unit.stream,
+                         .sequence = unit.sequence,
+                         .ordinal = unit.ordinal,
+                         .early = unit.early,
+                         .after = unit.after});
+  }
+  v1::Event event;
+  for (const std::string& operation : wanted->operations)
+    event.mutable_recovery()->add_operations(operation);
+  analyzer::Analysis* const analysis = server_->analysis();
+  run.on_begin = [analysis, event]() mutable {
+    event.mutable_recovery()->set_step(v1::RECOVERY_STEP_BEGUN);
+    analysis->OnEvent(event);
+  };
+  run.on_end = [this, analysis, event](const collector::RecoveryOutcome& outcome) mutable {
+    using How = collector::RecoveryOutcome::How;
+    v1::Recovery& to = *event.mutable_recovery();
+    to.set_step(outcome.how == How::kRecovered ? v1::RECOVERY_STEP_DONE
+                : outcome.how == How::kRefused ? v1::RECOVERY_STEP_REFUSED
+                                               : v1::RECOVERY_STEP_FAILED);
+    to.set_refused(outcome.condition);
+    to.set_why(outcome.why);
+    to.set_rank(outcome.rank);
+    to.set_ms(outcome.ms);
+    analysis->OnEvent(event);
+    if (outcome.how == How::kRecovered) {
+      desk_->OnNotice(
+          fmt::format("gordian: recovered in {:.1f} ms: the job goes on\n", outcome.ms));
+    } else {
+      desk_->OnNotice(
+          "gordian: " +
+          std::string(outcome.how == How::kRefused ? "not recovered (" : "the recovery failed (") +
+          outcome.condition + "): " + Printable(outcome.why) + "\n");
+    }
+  };
+  recovery_ = std::make_unique<collector::RecoveryRun>(std::move(run));
+}
+
 void JobRunner::ActOnVerdict() {
   if (collector_ == nullptr) {
     return;
@@ -587,6 +643,7 @@ void JobRunner::StopObserving() {
   if (collector_ == nullptr) {
     return;
   }
+  recovery_.reset();
   if (!end_announced_) {
     const bool by_signal = WIFSIGNALED(outcome_.wait_status);
     collector_->JobEnded(

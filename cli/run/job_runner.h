@@ -25,7 +25,8 @@
 
 namespace gordian::collector {
 class Collector;
-}
+class RecoveryRun;
+}  // namespace gordian::collector
 namespace gordian::analyzer {
 class EmbeddedServer;
 }
@@ -106,6 +107,7 @@ class JobRunner {
   void ServePage(const std::function<void(const std::string&)>& on_line);
   void WritePage();
   void WriteMetrics();
+  void Recover();
   void ActOnVerdict();
   void CheckLibraries();
   void RunUserCommand();
@@ -131,6 +133,8 @@ class JobRunner {
   bool metrics_failed_ = false;
   std::string spool_dir_;
   std::unique_ptr<collector::Collector> collector_;
+
+  std::unique_ptr<collector::RecoveryRun> recovery_;  // that runs, or ran last
 
   JobOutcome outcome_;
   bool root_gone_ = false;

@@ -108,11 +108,22 @@ StatusOr<RunConfig> MakeConfig(const RunFlags& flags) {
   if (config.suspect_after_s < 0.1 || config.suspect_after_s > 1e6) {
     return Status::InvalidArgument("--suspect-after takes between 0.1 and 1000000 seconds");
   }
+  if (config.on_verdict == OnVerdict::kRecover) {
+    const char* const with =
+        !config.analyzer.empty()        ? "--analyzer: it serves the ranks of one machine"
+        : config.preemptive_collectives ? "--collectives=preemptive, which has no such cycles"
+        : config.stub_compute           ? "--stub-compute, by which results are wrong anyway"
+                                        : nullptr;
+    if (with != nullptr) {
+      return Status::InvalidArgument(std::string("--on-verdict recover does not go with ") + with);
+    }
+  }
   return config;
 }
 
 // Names the first file that is missing before a job can be started; empty if none is.
-std::string MissingPiece(const InstallPaths& paths, bool emulator, bool preemptive) {
+// `needs_runtime`: the option that does; null: none.
+std::string MissingPiece(const InstallPaths& paths, bool emulator, const char* needs_runtime) {
   if (access(paths.shim.c_str(), R_OK) != 0) {
     return "the shim " + paths.shim + " is missing; build it, or set GORDIAN_LIB_DIR to its folder";
   }
@@ -121,11 +132,11 @@ std::string MissingPiece(const InstallPaths& paths, bool emulator, bool preempti
            " has a colon or space in its name, which LD_PRELOAD cannot hold; install gordian "
            "elsewhere";
   }
-  if (preemptive && emulator && access(paths.runtime.c_str(), R_OK) != 0) {
-    return "--collectives=preemptive needs " + paths.runtime + ", which is missing; build it";
+  if (needs_runtime != nullptr && emulator && access(paths.runtime.c_str(), R_OK) != 0) {
+    return std::string(needs_runtime) + " needs " + paths.runtime + ", which is missing; build it";
   }
-  if (preemptive && !emulator && access(paths.runtime_cuda.c_str(), R_OK) != 0) {
-    return "--collectives=preemptive needs " + paths.runtime_cuda +
+  if (needs_runtime != nullptr && !emulator && access(paths.runtime_cuda.c_str(), R_OK) != 0) {
+    return std::string(needs_runtime) + " needs " + paths.runtime_cuda +
            " on GPUs, which is missing; build it with ./dev build cuda";
   }
   if (emulator) {
@@ -220,6 +231,7 @@ std::string ClosingLine(const JobOutcome& outcome, const std::string& session_di
                                   : ", " + WithCommas(outcome.skipped_kernels) + " kernels not run";
   if (outcome.problem) {
     line += std::string(model::Name(main.verdict)) + " (" + model::Name(main.confidence) + ")";
+    if (main.recovery.recovered) line += ", recovered";
     line +=
         outcome.killed_by_gordian ? ", job killed" : ", job ended with " + std::to_string(job_code);
     line += skipped;
@@ -368,7 +380,10 @@ int Run(const RunFlags& flags, std::vector<std::string> command, const MakeRunPa
   FillStandardDescriptors();
   const InstallPaths paths = FindInstallPaths();
   if (const std::string missing =
-          MissingPiece(paths, config->emulator, config->preemptive_collectives);
+          MissingPiece(paths, config->emulator,
+                       config->preemptive_collectives              ? "--collectives=preemptive"
+                       : config->on_verdict == OnVerdict::kRecover ? "--on-verdict recover"
+                                                                   : nullptr);
       !missing.empty()) {
     PrintError(missing);
     return kExitOwnFailure;
@@ -444,6 +459,12 @@ int Run(const RunFlags& flags, std::vector<std::string> command, const MakeRunPa
                " come over a network that proves nobody's name, so they will not end this job; "
                "if you trust it, add --trust-analyzer, or use TLS (--tls-ca)");
   }
+  if (config->on_verdict == OnVerdict::kRecover && !config->quiet) {
+    WriteAll(STDERR_FILENO,
+             std::string("gordian: armed for recovery: behind each operation stand an event and a "
+                         "gate, some microseconds (docs/recovery.md)") +
+                 (config->emulator ? "\n" : "; no GPU has run this yet\n"));
+  }
   DescribeStart(options, &session);
   if (const Status status = session.WriteManifest(); !status.ok()) {
     PrintError(status.message() +
@@ -475,6 +496,10 @@ int Run(const RunFlags& flags, std::vector<std::string> command, const MakeRunPa
     if (!config->quiet && outcome.observed) {
       WriteAll(STDERR_FILENO, ClosingLine(outcome, session.dir(), job_code));
     }
+  }
+  if (config->on_verdict == OnVerdict::kRecover) {
+    RemoveRecoveryFiles(session.absolute_dir());
+    RemoveSharedMemory(SharedMemoryTag(options.ring_dir));
   }
   if (config->preemptive_collectives) {
     const std::string line = CollectivesLine(SumCollectives(session.absolute_dir()));
@@ -536,8 +561,10 @@ void AddRunVerb(CLI::App& app, VerbContext* context) {
       ->type_name("GLOB");
   verb->add_option(
           "--on-verdict", flags->on_verdict,
-          "report: print it and leave the job running (default); kill: end the job on a confirmed "
-          "problem; kill-suspected: on a suspected one too; exec:CMD: run a shell command")
+          "report: print it and leave the job running (default); recover: let a job that is stuck "
+          "by the order of its collectives alone go on (docs/recovery.md); kill: end the job on a "
+          "confirmed problem; kill-suspected: on a suspected one too; exec:CMD: run a shell "
+          "command")
       ->type_name("WHAT");
   verb->add_option(
           "--suspect-after", flags->suspect_after,

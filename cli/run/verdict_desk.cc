@@ -8,6 +8,7 @@
 #include "analyzer/report/report.h"
 #include "cli/run/job_runner.h"
 #include "common/clock.h"
+#include "common/utf8.h"
 
 namespace gordian::cli {
 
@@ -54,6 +55,7 @@ void VerdictDesk::OnVerdict(const analyzer::VerdictUpdate& update) {
     for (const model::Finding& finding : policy_.TakeFurther()) {
       news_.push_back(analyzer::FurtherText(finding, report));
     }
+    if (options_.config.on_verdict == OnVerdict::kRecover) NoteRecovery(update.verdict);
     if (update.verdict.disproved.size() > disproved_said_) {
       disproved_said_ = update.verdict.disproved.size();
       news_.push_back(analyzer::DisprovedText(update.verdict, report));
@@ -65,6 +67,31 @@ void VerdictDesk::OnVerdict(const analyzer::VerdictUpdate& update) {
     }
   }
   Wake();
+}
+
+void VerdictDesk::NoteRecovery(const model::Verdict& verdict) {
+  std::vector<const model::Finding*> findings = {&verdict.main};
+  for (const model::Finding& finding : verdict.findings) findings.push_back(&finding);
+  for (const model::Finding* finding : findings) {
+    const model::Recovery& recovery = finding->recovery;
+    // A later list may hold more, but begins with the same.
+    const std::string first = recovery.operations.empty() ? "" : recovery.operations.front();
+    if (!recovery.checked || recovery.recovered || interrupted_ ||
+        !recoveries_.insert(first).second) {
+      continue;
+    }
+    if (recovery.refused == model::RecoveryCondition::kHold) {
+      recovery_ = recovery;
+      return;
+    }
+    news_.push_back("gordian: not recovered (" + std::string(model::Name(recovery.refused)) +
+                    "): " + Printable(recovery.why) + "\n");
+  }
+}
+
+std::optional<model::Recovery> VerdictDesk::TakeRecovery() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(recovery_, std::nullopt);
 }
 
 void VerdictDesk::OnNotice(std::string line) {

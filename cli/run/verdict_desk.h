@@ -7,6 +7,8 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,6 +46,8 @@ class VerdictDesk {
   bool WantsTicks() const;
   bool problem() const;
   model::Finding latest() const;
+  // With --on-verdict recover: a cycle that could be recovered and was not handed out before.
+  std::optional<model::Recovery> TakeRecovery();
   // The user sent a signal that ends jobs.
   void SetInterrupted();
   bool interrupted() const;
@@ -64,6 +68,9 @@ class VerdictDesk {
   bool closed_ = false;
   bool stacks_said_ = false;
   size_t disproved_said_ = 0;
+  void NoteRecovery(const model::Verdict& verdict);
+  std::optional<model::Recovery> recovery_;
+  std::set<std::string> recoveries_;  // by their first operation: handed out, or refused
   const int wake_fd_;
 };
 

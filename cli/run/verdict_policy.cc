@@ -131,7 +131,8 @@ VerdictPolicy::Say VerdictPolicy::Judge(const model::Verdict& verdict, bool inte
 std::vector<Finding> VerdictPolicy::TakeFurther() { return std::exchange(further_, {}); }
 
 bool VerdictPolicy::ActNow(uint64_t now_ns, uint64_t records, bool unfinished) {
-  if (acted_ || options_.on_verdict == OnVerdict::kReport) {
+  if (acted_ || options_.on_verdict == OnVerdict::kReport ||
+      options_.on_verdict == OnVerdict::kRecover) {
     return false;
   }
   bool act = act_;

@@ -11,13 +11,8 @@
 #include "interpose/torch/torch_groups.h"
 
 namespace gordian::interpose {
-namespace {
 
-using ring::Meaning;
-
-bool Accepted(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
-
-size_t SizeOf(ncclDataType_t type) {
+size_t ElementSize(ncclDataType_t type) {
   switch (type) {
     case ncclInt8:
     case ncclUint8:
@@ -36,6 +31,12 @@ size_t SizeOf(ncclDataType_t type) {
   }
 }
 
+namespace {
+
+using ring::Meaning;
+
+bool Accepted(ncclResult_t result) { return result == ncclSuccess || result == ncclInProgress; }
+
 constexpr Meaning MeaningOf(CallId call) { return ring::kCalls[call].meaning; }
 
 // As nccl.h defines "in place" for each call.
@@ -43,7 +44,7 @@ bool IsInPlace(CallId call, const OperationArguments& a, const CommState* comm) 
   const auto send = reinterpret_cast<uintptr_t>(a.send);
   const auto receive = reinterpret_cast<uintptr_t>(a.receive);
   const auto block = [&](int index) {
-    return static_cast<uintptr_t>(index) * a.count * SizeOf(a.datatype);
+    return static_cast<uintptr_t>(index) * a.count * ElementSize(a.datatype);
   };
   const int rank = comm != nullptr ? comm->rank : -1;
   switch (MeaningOf(call)) {
@@ -111,7 +112,7 @@ constexpr PlainForms kPlainForms = MakePlainForms();
 // The arguments on which all members must agree, in the same form at each of them.
 ring::Signature SignatureOf(CallId call, uint64_t site, const OperationNote& note) {
   if (IsTransfer(call)) {
-    const uint64_t bytes = note.count * SizeOf(static_cast<ncclDataType_t>(note.datatype));
+    const uint64_t bytes = note.count * ElementSize(static_cast<ncclDataType_t>(note.datatype));
     return {bytes, -1, ring::kCall_ncclSend, 0, 255, 0, site};
   }
   const CallId same = kPlainForms.rows[static_cast<int>(MeaningOf(call))];

@@ -11,6 +11,8 @@
 
 namespace gordian::interpose {
 
+size_t ElementSize(ncclDataType_t type);  // in bytes
+
 // The arguments of a collective or point-to-point call. Members that a call lacks keep their
 // defaults.
 struct OperationArguments {

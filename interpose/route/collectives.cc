@@ -17,7 +17,8 @@
 #include "interpose/entry/real_symbols.h"
 #include "interpose/progress/driver_api.h"
 #include "interpose/progress/gpu_progress.h"
-#include "runtime/include/gordian/runtime_front.h"
+#include "interpose/route/recovery.h"
+#include "interpose/route/routed_comm.h"
 
 GORDIAN_BIND_FIRST_VERSION(dlopen);
 GORDIAN_BIND_FIRST_VERSION(dlerror);
@@ -25,6 +26,9 @@ GORDIAN_BIND_FIRST_VERSION(dlerror);
 namespace gordian::interpose {
 
 constinit std::atomic<uint32_t> g_collectives = 0;
+constinit RuntimeFunctions g_runtime = {};
+constinit grtCudaFunctions_t g_cuda = {};
+constinit RoutedComm g_comms[kMostComms] = {};
 
 namespace {
 
@@ -32,41 +36,14 @@ constexpr uint64_t kAgreeNs = 5'000'000'000;
 // Children of a communicator's id that are no communicators: the second vote, and what NCCL
 // shrinks.
 constexpr uint32_t kReadyNumber = UINT32_MAX, kShrunkNumbers = 1u << 31;
-constexpr uint32_t kMostComms = 1024;
 constexpr uint32_t kMostGroupInits = 64;
 constexpr uint32_t kMostGroupWindows = 64;
 // At once, of all communicators; those beyond are NCCL's alone.
 constexpr uint32_t kMostRegistered = 4096;
 
-// The runtime's functions, by name. (clang-format finds another form of this each time.)
-// clang-format off
-#define GORDIAN_RUNTIME_FUNCTIONS(F) \
-  F(grtUseCudaStreams) F(grtAgree) F(grtChildId) F(grtCommInitRankConfig) F(grtCommConnect) \
-  F(grtCommDestroy) F(grtStreamGone) F(grtCanCapture) F(grtCommAbort) F(grtCommGetAsyncError) \
-  F(grtSubmit) F(grtGroupStart) F(grtGroupEnd) F(grtCommRegister) F(grtCommDeregister) \
-  F(grtGetUniqueId) F(grtGetStats) F(grtFrontEarly) F(grtFrontFinish) F(grtStreamExclusive) \
-  F(grtStreamForeign) F(grtStreamForeignAll) F(grtEventRecorded) F(grtEventAwaited) \
-  F(grtEventForgotten)
-// clang-format on
-struct Functions {
-#define GORDIAN_MEMBER(name) decltype(&::name) name;
-  GORDIAN_RUNTIME_FUNCTIONS(GORDIAN_MEMBER)
-#undef GORDIAN_MEMBER
-};
-constinit Functions g_runtime = {};
-constinit grtCudaFunctions_t g_cuda = {};
 constinit std::atomic<uint32_t> g_looking = 0;
 constinit grtFrontCounters_t g_no_counters = {};
 constinit grtFrontCounters_t* g_counters = &g_no_counters;
-
-struct RoutedComm {
-  std::atomic<uint64_t> handle;  // 0: free
-  grtComm_t comm;                // null: its members have said no, or it was revoked
-  bool agreed;                   // its members have said yes
-  grtUniqueId id;
-  std::atomic<uint32_t> children, shrunk;
-};
-constinit RoutedComm g_comms[kMostComms] = {};
 
 // What is registered with both.
 struct Registered {
@@ -100,25 +77,10 @@ constinit thread_local GroupState t_group __attribute__((tls_model("initial-exec
 // An operation's name as the runtime keeps it, and back.
 constexpr uint32_t kKindBits = 3;
 
-grtFrontName_t NameOf(const ring::EarlyOperation& named) {
-  return {{uint64_t{named.comm} << 32 | static_cast<uint32_t>(named.peer),
-           named.sequence << kKindBits | static_cast<uint32_t>(named.kind)}};
-}
-
 ring::EarlyOperation NamedBy(const grtFrontName_t& name) {
   return {name.word[1] >> kKindBits, static_cast<uint32_t>(name.word[0] >> 32),
           static_cast<int32_t>(static_cast<uint32_t>(name.word[0])),
           static_cast<ring::NumberKind>(name.word[1] & ((1u << kKindBits) - 1)), 0};
-}
-
-// For the person who runs the job: it does not do what was asked for.
-void Say(const char* what, const char* why) {
-  char line[512];
-  const int length = snprintf(line, sizeof line, "gordian: %s: %s\n", what, why);
-  if (length <= 0) return;
-  const size_t bytes =
-      length < static_cast<int>(sizeof line) ? static_cast<size_t>(length) : sizeof line - 1;
-  if (write(STDERR_FILENO, line, bytes) < 0) return;
 }
 
 void Count(uint64_t& counter) { __atomic_fetch_add(&counter, 1, __ATOMIC_RELAXED); }
@@ -135,16 +97,10 @@ RoutedComm* Find(const void* comm) {
 RoutedComm* Free() {
   for (RoutedComm& routed : g_comms) {
     uint64_t free = 0;
+    if (IsBeingRecovered(routed)) continue;  // aborted in the middle: its units are still looked at
     if (routed.handle.compare_exchange_strong(free, 1, std::memory_order_acquire)) return &routed;
   }
   return nullptr;
-}
-
-ncclResult_t ToNccl(grtResult_t result) {
-  if (result <= grtInProgress) return static_cast<ncclResult_t>(result);
-  if (result == grtMismatch || result == grtOutOfPorts) return ncclInvalidUsage;
-  if (result == grtPeerDead) return ncclRemoteError;
-  return ncclInternalError;
 }
 
 bool OpenRuntime(const char* path) {
@@ -175,7 +131,7 @@ bool OpenRuntime(const char* path) {
   find(&g_cuda.event_query, Library::kRuntime, "cudaEventQuery");
   find(&g_cuda.exchange_capture_mode, Library::kRuntime, "cudaThreadExchangeStreamCaptureMode");
   find(&g_cuda.stream_wait_value64, Library::kDriver, "cuStreamWaitValue64_v2");
-  return g_runtime.grtUseCudaStreams(&g_cuda) == grtSuccess;
+  return g_runtime.grtUseCudaStreams(&g_cuda) == grtSuccess && (!WantsRecovery() || Arm());
 }
 
 // What `gordian run` adds up at the end: a file of this process's own.
@@ -199,12 +155,6 @@ void MapCounters() {
   close(fd);
 }
 
-template <typename Function>
-Function Real(ring::CallId call) {
-  return reinterpret_cast<Function>(
-      FindRealSymbol(call, reinterpret_cast<const void*>(&LookForCollectives)));
-}
-
 // A member that this thread speaks for.
 struct Voter {
   ncclComm_t comm;
@@ -217,7 +167,7 @@ grtComm_t MakeOwn(const Voter& voter, int ranks, const grtUniqueId& id) {
   grtConfig_t config = GRT_CONFIG_INITIALIZER;
   config.grace_ms =
       UINT32_MAX;  // as NCCL's kernel: what was not written is not read before the job has aborted
-  const auto device = Real<ncclResult_t (*)(ncclComm_t, int*)>(ring::kCall_ncclCommCuDevice);
+  const auto device = RealNccl<ncclResult_t (*)(ncclComm_t, int*)>(ring::kCall_ncclCommCuDevice);
   if (device == nullptr || device(voter.comm, &config.device) != ncclSuccess) return nullptr;
   grtComm_t own = nullptr;
   return g_runtime.grtCommInitRankConfig(&own, ranks, id, voter.rank, &config) == grtSuccess
@@ -237,6 +187,13 @@ bool Join(const Voter* voters, uint32_t count, int ranks, const grtUniqueId& id)
     well = g_runtime.grtCommConnect(voters[i].routed->comm, kAgreeNs) == grtSuccess;
   }
   return well;
+}
+
+void ArmSpare(RoutedComm& routed, int ranks, const Voter& voter) {
+  int device = 0;
+  const auto ask = RealNccl<ncclResult_t (*)(ncclComm_t, int*)>(ring::kCall_ncclCommCuDevice);
+  if (ask != nullptr) ask(voter.comm, &device);
+  ArmComm(routed, ranks, voter.rank, device);
 }
 
 // Every member comes here with the same id, and with its own wish. They vote twice: whether to try,
@@ -274,6 +231,7 @@ void Agree(Voter* voters, uint32_t count, int ranks, const grtUniqueId& id, bool
         routed->comm = nullptr;
       }
       routed->agreed = agreed != 0;
+      if (agreed != 0 && IsArmed()) ArmSpare(*routed, ranks, voters[i]);
       routed->handle.store(reinterpret_cast<uint64_t>(voters[i].comm), std::memory_order_release);
     }
     Count(agreed != 0 ? g_counters->comms : g_counters->comms_with_nccl);
@@ -282,8 +240,8 @@ void Agree(Voter* voters, uint32_t count, int ranks, const grtUniqueId& id, bool
 }
 
 bool RanksOf(ncclComm_t comm, int* ranks, int* rank) {
-  const auto count = Real<ncclResult_t (*)(ncclComm_t, int*)>(ring::kCall_ncclCommCount);
-  const auto own = Real<ncclResult_t (*)(ncclComm_t, int*)>(ring::kCall_ncclCommUserRank);
+  const auto count = RealNccl<ncclResult_t (*)(ncclComm_t, int*)>(ring::kCall_ncclCommCount);
+  const auto own = RealNccl<ncclResult_t (*)(ncclComm_t, int*)>(ring::kCall_ncclCommUserRank);
   return count != nullptr && own != nullptr && count(comm, ranks) == ncclSuccess &&
          own(comm, rank) == ncclSuccess;
 }
@@ -334,6 +292,34 @@ grtComm_t TakeOwn(RoutedComm* routed) {
   return own;
 }
 
+constexpr uintptr_t kLegacyStream = 1,
+                    kPerThreadStream = 2;  // cudaStreamLegacy, cudaStreamPerThread
+
+bool IsLegacy(const void* stream) { return reinterpret_cast<uintptr_t>(stream) <= kLegacyStream; }
+
+}  // namespace
+
+grtFrontName_t NameOf(const ring::EarlyOperation& named) {
+  return {{uint64_t{named.comm} << 32 | static_cast<uint32_t>(named.peer),
+           named.sequence << kKindBits | static_cast<uint32_t>(named.kind)}};
+}
+
+void Say(const char* what, const char* why) {
+  char line[512];
+  const int length = snprintf(line, sizeof line, "gordian: %s: %s\n", what, why);
+  if (length <= 0) return;
+  const size_t bytes =
+      length < static_cast<int>(sizeof line) ? static_cast<size_t>(length) : sizeof line - 1;
+  if (write(STDERR_FILENO, line, bytes) < 0) return;
+}
+
+ncclResult_t ToNccl(grtResult_t result) {
+  if (result <= grtInProgress) return static_cast<ncclResult_t>(result);
+  if (result == grtMismatch || result == grtOutOfPorts) return ncclInvalidUsage;
+  if (result == grtPeerDead) return ncclRemoteError;
+  return ncclInternalError;
+}
+
 grtKind_t KindOf(ring::CallId call) {
   using ring::Meaning;
   switch (ring::kCalls[call].meaning) {
@@ -359,13 +345,6 @@ grtKind_t KindOf(ring::CallId call) {
       return grtKindRecv;
   }
 }
-
-constexpr uintptr_t kLegacyStream = 1,
-                    kPerThreadStream = 2;  // cudaStreamLegacy, cudaStreamPerThread
-
-bool IsLegacy(const void* stream) { return reinterpret_cast<uintptr_t>(stream) <= kLegacyStream; }
-
-}  // namespace
 
 bool LookForCollectives() {
   const char* path = getenv("GORDIAN_COLLECTIVES_LIBRARY");
@@ -450,14 +429,40 @@ void TellEarly(ring::Header& header) {
   Put(header.early_more, result != grtSuccess || count > told ? ring::kEarlyAny : 0);
 }
 
+bool BeginArmedOperation(ring::CallId call, const OperationArguments& a, OperationRoute* route,
+                         ArmedCall* armed, ncclResult_t* result) {
+  *armed = {nullptr, false};
+  RoutedComm* routed = Find(a.comm);
+  if (routed != nullptr && routed->comm != nullptr && routed->units != nullptr) {
+    const ArmedBy by = BeginArmed(*routed, call, a, route, armed);
+    if (by == ArmedBy::kRuntime) return RouteOperation(call, a, route, result);
+    if (by == ArmedBy::kRecovery) {
+      NoteForeignWork(a.stream);
+      *result = ncclSuccess;
+      return true;
+    }
+  }
+  NoteForeignWork(a.stream);
+  return false;
+}
+
+bool IsRecovered(ncclComm_t comm) {
+  const RoutedComm* const routed = Find(comm);
+  if (routed == nullptr) return false;
+  const Carrier carrier = routed->carrier.load();
+  return carrier == Carrier::kRecovering || carrier == Carrier::kRuntime;
+}
+
 void RouteGroupStart() {
   ++t_group.depth;
+  if (IsArmed()) NoteGroupStart();
   g_runtime.grtGroupStart();
 }
 
 ncclResult_t RouteGroupEnd() { return ToNccl(g_runtime.grtGroupEnd()); }
 
 void RouteGroupEnded(ncclResult_t real) {
+  if (IsArmed()) EndArmedGroup(real);
   if (t_group.depth == 0 || --t_group.depth > 0) return;
   const uint32_t inits = t_group.inits, windows = t_group.windows;
   t_group.inits = t_group.windows = 0;
@@ -521,7 +526,9 @@ void RouteFinalize(ncclComm_t comm) {
 void RouteDestroy(ncclComm_t comm) {
   RoutedComm* routed = Find(comm);
   if (routed == nullptr) return;
+  if (IsArmed()) LeaveRecovery(*routed, /*aborts=*/false);
   const grtComm_t own = TakeOwn(routed);
+  routed->carrier.store(Carrier::kNccl);
   routed->handle.store(0, std::memory_order_release);
   if (own == nullptr) return;
   grtStats_t stats = GRT_STATS_INITIALIZER;
@@ -535,12 +542,17 @@ void RouteDestroy(ncclComm_t comm) {
 
 void RouteAbort(ncclComm_t comm) {
   RouteRevoke(comm);
-  if (RoutedComm* routed = Find(comm)) routed->handle.store(0, std::memory_order_release);
+  RoutedComm* const routed = Find(comm);
+  if (routed == nullptr) return;
+  if (IsArmed()) LeaveRecovery(*routed, /*aborts=*/true);
+  if (!IsBeingRecovered(*routed)) routed->carrier.store(Carrier::kNccl);
+  routed->handle.store(0, std::memory_order_release);
 }
 
 void RouteRevoke(ncclComm_t comm) {
   RoutedComm* routed = Find(comm);
   if (routed == nullptr) return;
+  if (IsArmed()) EndByProgram(*routed);
   const grtComm_t own = TakeOwn(routed);
   if (own != nullptr) g_runtime.grtCommAbort(own);
 }
@@ -551,6 +563,7 @@ void RouteRegister(ncclComm_t comm, void* memory, size_t bytes, const void* hand
   // Without a handle NCCL has nothing registered, and the program nothing to name it by.
   const auto given = reinterpret_cast<uint64_t>(handle);
   if (routed == nullptr || routed->comm == nullptr || given <= kTaken) return;
+  if (IsArmed()) return NoteRegistered(*routed);
   grtReg_t reg = nullptr;
   if (g_runtime.grtCommRegister(routed->comm, memory, bytes, &reg) == grtSuccess) {
     Registered* place = nullptr;

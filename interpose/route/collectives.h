@@ -27,6 +27,7 @@
 #include <atomic>
 
 #include "interpose/describe/describe_nccl.h"
+#include "interpose/route/recovery.h"
 #include "proto/ring/calls.h"
 #include "proto/ring/layout.h"
 
@@ -44,6 +45,12 @@ inline bool RoutesCollectives() {
 // NCCL's. `route`: null if no record names the operation.
 bool RouteOperation(ring::CallId call, const OperationArguments& arguments, OperationRoute* route,
                     ncclResult_t* result);
+// The same in a process that is armed for recovery (recovery.h), around NCCL's own call, which
+// EndArmed follows.
+bool BeginArmedOperation(ring::CallId call, const OperationArguments& arguments,
+                         OperationRoute* route, ArmedCall* armed, ncclResult_t* result);
+// The runtime has it: NCCL must not be asked about it.
+bool IsRecovered(ncclComm_t comm);
 // The watcher calls this for a round: writes into the header which operations the runtime carries
 // out before their turn. Never waits for another thread.
 void TellEarly(ring::Header& header);

@@ -85,6 +85,12 @@ inline void RouteRegistered(ncclComm_t comm, void* memory, size_t bytes, ncclWin
   RouteWindow(comm, memory, bytes, window);
 }
 
+// NCCL's part is revoked: only the runtime knows of errors.
+inline void RecoveredError(ncclComm_t comm, ncclResult_t* error) {
+  if (error != nullptr) *error = ncclSuccess;
+  RouteAsyncError(comm, error);
+}
+
 // A call of NCCL. `real` makes the real call. `route`: of an operation that is recorded, else null.
 template <CallId kCall, typename Real, typename... Arguments>
 auto Routed(const Real& real, [[maybe_unused]] OperationRoute* route,
@@ -94,6 +100,14 @@ auto Routed(const Real& real, [[maybe_unused]] OperationRoute* route,
   static_assert(IsNccl(kCall));
   if constexpr (kRow.payload == ring::PayloadKind::kOperation) {
     ncclResult_t result = ncclSuccess;
+    if (IsArmed()) {
+      ArmedCall armed;
+      const OperationArguments described = DescribeOperation<kCall>(arguments...);
+      if (BeginArmedOperation(kCall, described, route, &armed, &result)) return result;
+      result = real();
+      EndArmed(armed, kCall, described, route, result);
+      return result;
+    }
     if (RouteOperation(kCall, DescribeOperation<kCall>(arguments...), route, &result)) {
       return result;
     }
@@ -119,6 +133,7 @@ auto Routed(const Real& real, [[maybe_unused]] OperationRoute* route,
     return result;
   } else if constexpr (kRow.meaning == Meaning::kCommFinalize) {
     RouteFinalize(arguments...);
+    if (IsArmed() && IsRecovered(arguments...)) return ncclSuccess;  // NCCL's part is revoked
     return real();
   } else if constexpr (kRow.meaning == Meaning::kCommDestroy) {
     RouteDestroy(arguments...);
@@ -127,8 +142,10 @@ auto Routed(const Real& real, [[maybe_unused]] OperationRoute* route,
     RouteAbort(arguments...);
     return real();
   } else if constexpr (kRow.meaning == Meaning::kCommRevoke) {
-    RouteRevoke(Pick<ncclComm_t>(nullptr, arguments...));
-    return real();
+    const auto comm = Pick<ncclComm_t>(nullptr, arguments...);
+    const bool recovered = IsArmed() && IsRecovered(comm);  // NCCL's part is revoked already
+    RouteRevoke(comm);
+    return recovered ? ncclSuccess : real();
   } else if constexpr (kRow.Has(ring::kRegistersMemory)) {
     const ncclResult_t result = real();
     if (result == ncclSuccess) RouteRegistered(arguments...);
@@ -141,6 +158,10 @@ auto Routed(const Real& real, [[maybe_unused]] OperationRoute* route,
     return real();
   } else if constexpr (kRow.payload == ring::PayloadKind::kCommCall &&
                        kRow.style == ring::CallStyle::kSilent) {
+    if (IsArmed() && IsRecovered(Pick<ncclComm_t>(nullptr, arguments...))) {
+      RecoveredError(arguments...);
+      return ncclSuccess;
+    }
     const ncclResult_t result = real();
     if (result == ncclSuccess) RouteAsyncError(arguments...);
     return result;

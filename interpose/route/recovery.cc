@@ -1,0 +1,951 @@
+#include "interpose/route/recovery.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "interpose/entry/glibc_floor.h"
+#include "interpose/entry/lifecycle.h"
+#include "interpose/entry/reentrancy_guard.h"
+#include "proto/ring/recovery.h"
+
+GORDIAN_BIND_FIRST_VERSION(pthread_create);
+GORDIAN_BIND_FIRST_VERSION(pthread_detach);
+
+namespace gordian::interpose {
+
+constinit std::atomic<uint32_t> g_armed = 0;
+
+namespace {
+
+using ring::RecoveryReply;
+
+constexpr uint32_t kUnits = 1024;     // unfinished at once, of one communicator
+constexpr uint32_t kGates = 1024;     // streams
+constexpr uint32_t kGroupUnits = 64;  // of one thread's open group
+constexpr uint64_t kOpen = uint64_t{1} << 62;
+constexpr uint64_t kGateBytes = 64;  // a line of its own for each word
+constexpr uint64_t kAlign = 256;
+constexpr unsigned kHostAllocPortableMapped = 3;
+constexpr unsigned kDisableTiming = 2;       // cudaEventDisableTiming
+constexpr unsigned kNonBlocking = 1;         // cudaStreamNonBlocking
+constexpr unsigned kWaitGreaterOrEqual = 0;  // CU_STREAM_WAIT_VALUE_GEQ
+constexpr int kDeviceToDevice = 3;
+constexpr long kMicrosecond = 1000;
+constexpr int kLeaveTries = 2000;   // of 0.25 ms: for threads to leave their calls
+constexpr uint32_t kPatience = 30;  // seconds that a rank stays prepared without an order
+
+// A stream and its gates: the word lets those through whose index is not greater.
+struct Gate {
+  std::atomic<uint64_t> stream;  // handle; 0: free. Kept when the stream is destroyed
+  TryLock lock;                  // an index, its gate's place on the stream, and the word's changes
+  uint64_t next;
+};
+
+// An operation that was called and is not known to be done.
+struct Unit {
+  ring::CallId call;
+  bool nccl;  // false: called during a recovery, and NCCL has nothing of it
+  int type, op, root;
+  const void* in;
+  void* out;
+  size_t count;
+  void* stream;
+  uint64_t sequence;
+  grtFrontName_t name;
+  void* event;     // stays with the place
+  uint32_t gate;   // place in g_gates
+  uint64_t index;  // of its gate
+  // Of a recovery; the controller alone uses them.
+  bool early, ready, left, submitted, executed, opened;
+  uint32_t after_count;
+  Unit* after[ring::kMaxRecoveryAfter];
+  grtOp_t running;
+  void* scratch;  // where an early one writes; null: where the program says
+};
+
+}  // namespace
+
+// The units of one communicator, in the order of their calls: place n is unit[n % kUnits].
+struct UnitTable {
+  std::atomic<uint64_t> head, tail;
+  std::atomic<uint32_t> calls;      // threads between a call's begin and its unit
+  std::atomic<uint32_t> unguarded;  // 1: some operation has no gate, or more were unfinished
+  std::atomic<uint32_t> registered;
+  std::atomic<uint32_t> gives_up;  // the program aborts it
+  TryLock lock;                    // appending while it is recovered
+  uint32_t comm;                   // id in records; 0: no operation yet
+  int ranks, rank, device;
+  Unit unit[kUnits];
+
+  Unit& At(uint64_t place) { return unit[place % kUnits]; }
+};
+
+namespace {
+
+struct CudaFunctions {
+  int (*malloc)(void**, size_t);
+  int (*memcpy_async)(void*, const void*, size_t, int, void*);
+  int (*stream_create)(void**, unsigned);
+  int (*stream_query)(void*);
+};
+constinit CudaFunctions g_more_cuda = {};
+constinit Gate g_gates[kGates] = {};
+constinit char* g_words = nullptr;
+constinit ring::RecoveryFile* g_file = nullptr;
+
+struct PendingUnit {
+  RoutedComm* routed;
+  Unit unit;
+};
+struct PendingGroup {
+  uint32_t count;
+  PendingUnit pending[kGroupUnits];
+};
+// One for each thread that groups operations; made at its first.
+constinit thread_local PendingGroup* t_pending __attribute__((tls_model("initial-exec"))) = nullptr;
+constinit thread_local uint32_t t_depth __attribute__((tls_model("initial-exec"))) = 0;
+
+std::atomic_ref<uint64_t> Word(uint32_t gate) {
+  return std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(g_words + gate * kGateBytes));
+}
+
+void Pause(long nanoseconds) {
+  const timespec time = {0, nanoseconds};
+  nanosleep(&time, nullptr);
+}
+
+template <typename T>
+bool Load(T* function, Library library, const char* name) {
+  *function = reinterpret_cast<T>(FindInLibrary(library, name));
+  return *function != nullptr;
+}
+
+// Null: too many streams, or one whose handle says nothing about which it is.
+Gate* GateOf(void* stream) {
+  constexpr uint64_t kLastNamed = 2;  // cudaStreamPerThread
+  const auto handle = reinterpret_cast<uint64_t>(stream);
+  if (handle <= kLastNamed) return nullptr;
+  uint32_t at = static_cast<uint32_t>((handle * 0x9E3779B97F4A7C15ull) >> 40) % kGates;
+  for (uint32_t i = 0; i < kGates; ++i, at = (at + 1) % kGates) {
+    uint64_t found = g_gates[at].stream.load(std::memory_order_acquire);
+    if (found == 0) g_gates[at].stream.compare_exchange_strong(found, handle);
+    if (found == 0 || found == handle) return &g_gates[at];
+  }
+  return nullptr;
+}
+
+bool Captured(void* stream) {
+  int capturing = 0;
+  return g_cuda.stream_is_capturing(static_cast<cudaStream_t>(stream), &capturing) != 0 ||
+         capturing != 0;
+}
+
+bool IsDone(const Unit& unit) { return g_cuda.event_query(unit.event) == 0; }
+
+// Queries must not end another thread's capture.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() {
+    if (g_cuda.exchange_capture_mode != nullptr) exchanged_ = Exchange() == 0;
+  }
+  ~RelaxedCapture() {
+    if (exchanged_) Exchange();
+  }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  int Exchange() { return g_cuda.exchange_capture_mode(&mode_); }
+  int mode_ = 2;  // cudaStreamCaptureModeRelaxed
+  bool exchanged_ = false;
+};
+
+// Lets go of what is done, if there is little room.
+void Reclaim(UnitTable& table) {
+  uint64_t tail = table.tail.load(std::memory_order_relaxed);
+  const uint64_t head = table.head.load(std::memory_order_relaxed);
+  if (head - tail < kUnits / 2) return;
+  const RelaxedCapture relaxed;
+  constexpr int kMostQueries = 8;  // by one call
+  for (int i = 0; i < kMostQueries && tail < head && IsDone(table.At(tail)); ++i) ++tail;
+  table.tail.store(tail, std::memory_order_release);
+}
+
+// Puts event and gate behind what stands on the unit's stream, and the unit into its table. The gate
+// of a unit of a recovery is shut, unless one before it on the stream is.
+bool Place(UnitTable& table, const Unit& from) {
+  Gate* const gate = GateOf(from.stream);
+  const uint64_t head = table.head.load(std::memory_order_relaxed);
+  if (gate == nullptr || head - table.tail.load(std::memory_order_acquire) >= kUnits ||
+      Captured(from.stream)) {
+    return false;
+  }
+  Unit& unit = table.At(head);
+  void* const event = unit.event;
+  unit = from;
+  unit.event = event;
+  if (unit.event == nullptr && g_cuda.event_create(&unit.event, kDisableTiming) != 0) {
+    unit.event = nullptr;
+    return false;
+  }
+  if (!gate->lock.Acquire()) return false;
+  unit.gate = static_cast<uint32_t>(gate - g_gates);
+  unit.index = ++gate->next;
+  const std::atomic_ref<uint64_t> word = Word(unit.gate);
+  const uint64_t before = word.load(std::memory_order_relaxed);
+  if (!unit.nccl && before == kOpen) word.store(unit.index - 1, std::memory_order_release);
+  const bool placed =
+      g_cuda.event_record(unit.event, static_cast<cudaStream_t>(unit.stream)) == 0 &&
+      g_cuda.stream_wait_value64(static_cast<cudaStream_t>(unit.stream),
+                                 reinterpret_cast<uint64_t>(g_words + unit.gate * kGateBytes),
+                                 unit.index, kWaitGreaterOrEqual) == 0;
+  if (placed) {
+    table.head.store(head + 1, std::memory_order_release);
+  } else if (!unit.nccl) {
+    word.store(before, std::memory_order_release);
+  }
+  gate->lock.Release();
+  return placed;
+}
+
+Unit Describe(ring::CallId call, const OperationArguments& a, const OperationRoute* route) {
+  Unit unit = {};
+  unit.call = call;
+  unit.nccl = true;
+  unit.type = a.datatype;
+  unit.op = a.reduce_op;
+  unit.root = a.root_or_peer;
+  unit.in = a.send;
+  unit.out = const_cast<void*>(a.receive);
+  unit.count = a.count;
+  unit.stream = a.stream;
+  if (route != nullptr) {
+    unit.sequence = route->name.sequence;
+    unit.name = NameOf(route->name);
+  }
+  return unit;
+}
+
+// What the runtime's operation of the unit reads and writes, in bytes.
+uint64_t BytesIn(const UnitTable& table, const Unit& unit) {
+  const uint64_t one = unit.count * ElementSize(static_cast<ncclDataType_t>(unit.type));
+  switch (KindOf(unit.call)) {
+    case grtKindReduceScatter:
+    case grtKindAllToAll:
+      return one * static_cast<uint64_t>(table.ranks);
+    case grtKindScatter:
+      return unit.root == table.rank ? one * static_cast<uint64_t>(table.ranks) : 0;
+    case grtKindBroadcast:
+      return unit.root == table.rank ? one : 0;
+    case grtKindRecv:
+      return 0;
+    default:
+      return one;
+  }
+}
+uint64_t BytesOut(const UnitTable& table, const Unit& unit) {
+  const uint64_t one = unit.count * ElementSize(static_cast<ncclDataType_t>(unit.type));
+  switch (KindOf(unit.call)) {
+    case grtKindAllGather:
+    case grtKindAllToAll:
+      return one * static_cast<uint64_t>(table.ranks);
+    case grtKindGather:
+      return unit.root == table.rank ? one * static_cast<uint64_t>(table.ranks) : 0;
+    case grtKindReduce:
+      return unit.root == table.rank ? one : 0;
+    case grtKindSend:
+      return 0;
+    default:
+      return one;
+  }
+}
+
+bool Overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_bytes) {
+  const auto first = reinterpret_cast<uintptr_t>(a), second = reinterpret_cast<uintptr_t>(b);
+  return a_bytes != 0 && b_bytes != 0 && first < second + b_bytes && second < first + a_bytes;
+}
+
+// Detached: no stream waits for it.
+grtResult_t Submit(const RoutedComm& routed, const Unit& unit, void* out, grtOp_t* handle) {
+  grtOpDesc_t d = GRT_OP_DESC_INITIALIZER;
+  d.kind = KindOf(unit.call);
+  d.in = unit.in;
+  d.out = out;
+  d.count = unit.count;
+  d.type = static_cast<grtDataType_t>(unit.type);
+  d.op = unit.op < 0 ? grtSum : static_cast<grtRedOp_t>(unit.op);
+  d.root_or_peer = unit.root < 0 ? 0 : unit.root;
+  d.comm = routed.comm;
+  d.order = grtOrderDetached;
+  d.reserved[0] = unit.name.word[0];
+  d.reserved[1] = unit.name.word[1];
+  return g_runtime.grtSubmit(&d, nullptr, handle);
+}
+
+// --- The controller: one thread, from arming to the process's end. ---
+
+struct Recovery {
+  enum class Phase { kIdle, kPrepared, kFailed } phase;
+  RoutedComm* comms[ring::kMaxRecoveryComms];
+  uint32_t count;
+};
+constinit Recovery g_recovery = {};
+constinit ring::RecoveryUnit g_order[ring::kMaxRecoveryUnits] = {};
+constinit Unit* g_named[ring::kMaxRecoveryUnits] = {};
+constinit UnitTable* g_named_in[ring::kMaxRecoveryUnits] = {};
+constinit char* g_scratch = nullptr;  // grows, and is never freed: that waits for the device
+constinit uint64_t g_scratch_bytes = 0;
+constinit void* g_copies = nullptr;  // stream
+
+struct Answer {
+  RecoveryReply reply = RecoveryReply::kReady;
+  uint32_t place = UINT32_MAX;
+  int detail = 0;
+};
+
+template <typename Do>
+void ForEach(const Do& visit) {
+  for (uint32_t i = 0; i < g_recovery.count; ++i) {
+    UnitTable& table = *g_recovery.comms[i]->units;
+    const uint64_t head = table.head.load(std::memory_order_acquire);
+    for (uint64_t at = table.tail.load(std::memory_order_relaxed); at < head; ++at) {
+      visit(*g_recovery.comms[i], table, table.At(at));
+    }
+  }
+}
+
+// Which communicators, by their ids: each has a spare and all its gates.
+Answer Choose(uint32_t units) {
+  g_recovery.count = 0;
+  for (uint32_t i = 0; i < units; ++i) {
+    RoutedComm* found = nullptr;
+    for (uint32_t c = 0; c < g_recovery.count; ++c) {
+      if (g_recovery.comms[c]->units->comm == g_order[i].comm) found = g_recovery.comms[c];
+    }
+    if (found != nullptr) continue;
+    found = FindRoutedIf([&](const RoutedComm& routed) {
+      return routed.units != nullptr && routed.comm != nullptr &&
+             routed.units->comm == g_order[i].comm;
+    });
+    if (found == nullptr || g_order[i].comm == 0) return {RecoveryReply::kNotArmed, i};
+    if (found->carrier.load() != Carrier::kNccl) return {RecoveryReply::kRoute, i};
+    if (found->units->registered.load() != 0) return {RecoveryReply::kRegistered, i};
+    if (g_recovery.count == ring::kMaxRecoveryComms) return {RecoveryReply::kNonsense, i};
+    g_recovery.comms[g_recovery.count++] = found;
+  }
+  return {};
+}
+
+void SetCarrier(Carrier carrier) {
+  for (uint32_t i = 0; i < g_recovery.count; ++i) g_recovery.comms[i]->carrier.store(carrier);
+}
+
+// No thread is in a call that NCCL may still launch.
+bool CallsLeft() {
+  for (int tries = 0; tries < kLeaveTries; ++tries) {
+    uint32_t calls = 0;
+    for (uint32_t i = 0; i < g_recovery.count; ++i)
+      calls += g_recovery.comms[i]->units->calls.load();
+    if (calls == 0) return true;
+    Pause(250 * kMicrosecond);
+  }
+  return false;
+}
+
+// Drops what is done from the front, and shuts the gates of the rest.
+void Shut() {
+  for (uint32_t i = 0; i < g_recovery.count; ++i) {
+    UnitTable& table = *g_recovery.comms[i]->units;
+    const uint64_t head = table.head.load(std::memory_order_acquire);
+    uint64_t tail = table.tail.load(std::memory_order_relaxed);
+    while (tail < head && IsDone(table.At(tail))) ++tail;
+    table.tail.store(tail, std::memory_order_release);
+  }
+  ForEach([](RoutedComm&, UnitTable&, Unit& unit) {
+    Gate& gate = g_gates[unit.gate];
+    while (!gate.lock.Acquire()) Pause(kMicrosecond);
+    const std::atomic_ref<uint64_t> word = Word(unit.gate);
+    if (unit.index - 1 < word.load()) word.store(unit.index - 1);
+    gate.lock.Release();
+  });
+}
+
+void OpenAll() {
+  ForEach([](RoutedComm&, UnitTable&, Unit& unit) { Word(unit.gate).store(kOpen); });
+}
+
+// The unit's gate, and those of others behind it on the stream up to the next one of the recovery.
+void Open(Unit& unit) {
+  Gate& gate = g_gates[unit.gate];
+  while (!gate.lock.Acquire()) Pause(kMicrosecond);
+  unit.opened = true;
+  uint64_t next = UINT64_MAX;
+  ForEach([&](RoutedComm&, UnitTable&, const Unit& other) {
+    if (!other.opened && other.gate == unit.gate && other.index < next) next = other.index;
+  });
+  Word(unit.gate).store(next == UINT64_MAX ? kOpen : next - 1, std::memory_order_release);
+  gate.lock.Release();
+}
+
+// Gives each unit of the order its unit here.
+Answer Name(uint32_t units) {
+  for (uint32_t i = 0; i < units; ++i) {
+    g_named[i] = nullptr;
+    ForEach([&](RoutedComm&, UnitTable& table, Unit& unit) {
+      if (table.comm != g_order[i].comm || unit.sequence != g_order[i].sequence) return;
+      g_named[i] = &unit;
+      g_named_in[i] = &table;
+    });
+    if (g_named[i] == nullptr) return {RecoveryReply::kMoved, i};
+  }
+  ForEach([](RoutedComm&, UnitTable&, Unit& unit) {
+    unit.early = unit.ready = unit.left = unit.submitted = unit.executed = unit.opened = false;
+    unit.after_count = 0;
+    unit.running = nullptr;
+    unit.scratch = nullptr;
+  });
+  for (uint32_t i = 0; i < units; ++i) {
+    const ring::RecoveryUnit& ordered = g_order[i];
+    g_named[i]->early = ordered.early != 0 && ordered.after_count != 0;
+    for (uint32_t a = 0; a < ordered.after_count; ++a) {
+      g_named[i]->after[g_named[i]->after_count++] = g_named[ordered.after[a]];
+    }
+  }
+  return {};
+}
+
+uint32_t PlaceOf(uint32_t units, const Unit& unit) {
+  for (uint32_t i = 0; i < units; ++i) {
+    if (g_named[i] == &unit) return i;
+  }
+  return UINT32_MAX;
+}
+
+// What the records cannot show: whose memory is whose. Of operations that were called after them,
+// too.
+Answer LookAtMemory(uint32_t units, uint64_t* scratch) {
+  *scratch = 0;
+  Answer answer;
+  ForEach([&](RoutedComm&, UnitTable& table, const Unit& unit) {
+    const grtKind_t kind = KindOf(unit.call);
+    if (answer.reply != RecoveryReply::kReady || !unit.nccl) return;
+    if (unit.op >= static_cast<int>(ncclNumOps)) {
+      answer = {RecoveryReply::kNotArmed, PlaceOf(units, unit)};
+    } else if (kind == grtKindSend || kind == grtKindRecv) {
+      answer = {RecoveryReply::kOneEnded, PlaceOf(units, unit)};
+    } else if (Overlap(unit.in, BytesIn(table, unit), unit.out, BytesOut(table, unit))) {
+      answer = {RecoveryReply::kInPlace, PlaceOf(units, unit)};
+    }
+  });
+  if (answer.reply != RecoveryReply::kReady) return answer;
+  for (uint32_t i = 0; i < units; ++i) {
+    const Unit& unit = *g_named[i];
+    const UnitTable& table = *g_named_in[i];
+    if (!unit.early) continue;
+    *scratch += (BytesOut(table, unit) + kAlign - 1) / kAlign * kAlign;
+    bool reads_other = false;
+    ForEach([&](RoutedComm&, UnitTable& its, const Unit& other) {
+      if (&other == &unit) return;
+      reads_other |= Overlap(unit.in, BytesIn(table, unit), other.out, BytesOut(its, other));
+    });
+    if (reads_other) return {RecoveryReply::kOverlaps, i};
+  }
+  return {};
+}
+
+bool HaveScratch(uint64_t bytes) {
+  if (g_copies == nullptr && g_more_cuda.stream_create(&g_copies, kNonBlocking) != 0) {
+    g_copies = nullptr;
+    return false;
+  }
+  if (bytes <= g_scratch_bytes) return true;
+  void* memory = nullptr;
+  if (g_more_cuda.malloc(&memory, bytes) != 0) return false;
+  g_scratch = static_cast<char*>(memory);
+  g_scratch_bytes = bytes;
+  return true;
+}
+
+void Cancel() {
+  OpenAll();
+  SetCarrier(Carrier::kNccl);
+  g_recovery.count = 0;
+  g_recovery.phase = Recovery::Phase::kIdle;
+}
+
+Answer Prepare(uint32_t units) {
+  Answer answer = Choose(units);
+  if (answer.reply != RecoveryReply::kReady) {
+    g_recovery.count = 0;
+    return answer;
+  }
+  g_cuda.set_device(g_recovery.comms[0]->units->device);
+  SetCarrier(Carrier::kPreparing);
+  if (!CallsLeft()) {
+    SetCarrier(Carrier::kNccl);
+    g_recovery.count = 0;
+    return {RecoveryReply::kInCall};
+  }
+  const RelaxedCapture relaxed;
+  Shut();
+  for (uint32_t i = 0; i < g_recovery.count; ++i) {
+    if (g_recovery.comms[i]->units->unguarded.load() != 0) answer = {RecoveryReply::kNotArmed};
+  }
+  if (answer.reply == RecoveryReply::kReady) answer = Name(units);
+  uint64_t bytes = 0;
+  if (answer.reply == RecoveryReply::kReady) answer = LookAtMemory(units, &bytes);
+  if (answer.reply == RecoveryReply::kReady && !HaveScratch(bytes)) {
+    answer = {RecoveryReply::kMemory};
+  }
+  if (answer.reply != RecoveryReply::kReady) {
+    Cancel();
+    return answer;
+  }
+  char* free = g_scratch;
+  ForEach([&](RoutedComm&, UnitTable& table, Unit& unit) {
+    if (!unit.early) return;
+    unit.scratch = free;
+    free += (BytesOut(table, unit) + kAlign - 1) / kAlign * kAlign;
+  });
+  for (uint32_t i = 0; i < g_recovery.count; ++i) {
+    UnitTable& table = *g_recovery.comms[i]->units;
+    const uint64_t tail = table.tail.load(std::memory_order_relaxed);
+    const bool any = tail < table.head.load(std::memory_order_acquire);
+    g_file->first[i] = {table.comm, 0, any ? table.At(tail).sequence : 0};
+  }
+  g_file->first_count = g_recovery.count;
+  g_recovery.phase = Recovery::Phase::kPrepared;
+  return {};
+}
+
+void* Revoke(void* argument) {
+  RoutedComm& routed = *static_cast<RoutedComm*>(argument);
+  prctl(PR_SET_NAME, "gordian-revoke");
+  t_local.depth = 1;
+  const auto revoke = RealNccl<ncclResult_t (*)(ncclComm_t, int)>(ring::kCall_ncclCommRevoke);
+  revoke(reinterpret_cast<ncclComm_t>(routed.handle.load()), 0);
+  routed.revoking.store(0, std::memory_order_release);
+  return nullptr;
+}
+
+bool StartThread(void* (*run)(void*), void* argument) {
+  // As the watcher's: all signals but glibc's own two.
+  const uint64_t blocked = ~(uint64_t{3} << 31);
+  uint64_t before = 0;
+  if (syscall(SYS_rt_sigprocmask, SIG_SETMASK, &blocked, &before, sizeof blocked) != 0) {
+    return false;
+  }
+  pthread_t thread;
+  const bool started = pthread_create(&thread, nullptr, run, argument) == 0;
+  if (started) pthread_detach(thread);
+  syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, nullptr, sizeof before);
+  return started;
+}
+
+bool IsReady(const Unit& unit) {
+  if (unit.left) return true;
+  if (!unit.early) return false;
+  for (uint32_t a = 0; a < unit.after_count; ++a) {
+    if (!unit.after[a]->ready) return false;
+  }
+  return true;
+}
+
+// Submits, in the order of each communicator's calls, what has its input.
+grtResult_t SubmitReady() {
+  grtResult_t failed = grtSuccess;
+  for (uint32_t i = 0; i < g_recovery.count; ++i) {
+    RoutedComm& routed = *g_recovery.comms[i];
+    UnitTable& table = *routed.units;
+    const uint64_t head = table.head.load(std::memory_order_acquire);
+    bool in_order = true;
+    for (uint64_t at = table.tail.load(std::memory_order_relaxed); at < head; ++at) {
+      Unit& unit = table.At(at);
+      unit.left = unit.left || IsDone(unit);
+      unit.ready = unit.ready || IsReady(unit);
+      if (!unit.submitted && unit.ready && in_order) {
+        // What the stream has come to is written where the program wants it.
+        if (unit.left) unit.scratch = nullptr;
+        void* const out = unit.scratch != nullptr ? unit.scratch : unit.out;
+        const grtResult_t result = Submit(routed, unit, out, &unit.running);
+        if (result != grtSuccess) failed = result;
+        unit.submitted = result == grtSuccess;
+      }
+      in_order = in_order && unit.submitted;
+    }
+  }
+  return failed;
+}
+
+// Opens what is done, each stream in its order.
+grtResult_t OpenDone() {
+  grtResult_t failed = grtSuccess;
+  ForEach([&](RoutedComm&, UnitTable& table, Unit& unit) {
+    if (!unit.submitted || unit.opened || failed != grtSuccess) return;
+    if (!unit.executed) {
+      const grtResult_t result = g_runtime.grtOpQuery(unit.running);
+      if (result == grtInProgress) return;
+      g_runtime.grtOpFree(unit.running);
+      unit.running = nullptr;
+      unit.executed = true;
+      if (result != grtSuccess) {
+        failed = result;
+        return;
+      }
+    }
+    // The kernel that NCCL has left there may still write.
+    if (!unit.left) return;
+    if (unit.scratch != nullptr) {
+      bool copied = g_more_cuda.memcpy_async(unit.out, unit.scratch, BytesOut(table, unit),
+                                             kDeviceToDevice, g_copies) == 0;
+      while (copied && g_more_cuda.stream_query(g_copies) != 0) Pause(20 * kMicrosecond);
+      if (!copied) {
+        failed = grtUnhandledCudaError;
+        return;
+      }
+      unit.scratch = nullptr;
+    }
+    Open(unit);
+    __atomic_fetch_add(&g_file->executed, 1, __ATOMIC_RELAXED);
+  });
+  for (uint32_t i = 0; i < g_recovery.count; ++i) {
+    UnitTable& table = *g_recovery.comms[i]->units;
+    const uint64_t head = table.head.load(std::memory_order_acquire);
+    uint64_t tail = table.tail.load(std::memory_order_relaxed);
+    while (tail < head && table.At(tail).opened) ++tail;
+    table.tail.store(tail, std::memory_order_release);
+  }
+  return failed;
+}
+
+// What is called from now on goes straight to the runtime, behind what has been submitted.
+void HandOver() {
+  for (uint32_t i = 0; i < g_recovery.count; ++i) {
+    RoutedComm& routed = *g_recovery.comms[i];
+    UnitTable& table = *routed.units;
+    if (routed.carrier.load() != Carrier::kRecovering || !table.lock.Acquire()) continue;
+    const uint64_t head = table.head.load(std::memory_order_acquire);
+    if (table.tail.load(std::memory_order_relaxed) == head || table.At(head - 1).submitted) {
+      routed.carrier.store(Carrier::kRuntime);
+    }
+    table.lock.Release();
+  }
+}
+
+bool IsOver() {
+  for (uint32_t i = 0; i < g_recovery.count; ++i) {
+    const UnitTable& table = *g_recovery.comms[i]->units;
+    if (g_recovery.comms[i]->carrier.load() != Carrier::kRuntime ||
+        table.tail.load() != table.head.load())
+      return false;
+  }
+  return true;
+}
+
+bool Exits() {
+  const Process* const process = g_fork_page.load(std::memory_order_acquire)->process.load();
+  return process == nullptr || process->exiting.load(std::memory_order_seq_cst) != 0;
+}
+
+// The program aborts one of them: its kernels must leave, whatever comes of its data.
+void GiveUp() {
+  ForEach([](RoutedComm&, UnitTable& table, Unit& unit) {
+    if (table.gives_up.load() == 0 || unit.opened) return;
+    Open(unit);
+  });
+}
+
+// The gates stay shut, so that nothing reads what was not written, until the program aborts.
+Answer Fail(int result) {
+  g_recovery.phase = Recovery::Phase::kFailed;
+  return {RecoveryReply::kFailed, UINT32_MAX, result};
+}
+
+Answer Commit() {
+  const RelaxedCapture relaxed;
+  SetCarrier(Carrier::kRecovering);
+  // From here on what stands on other streams counts: the runtime may begin nothing early there.
+  g_runtime.grtStreamForeignAll();
+  for (uint32_t i = 0; i < g_recovery.count; ++i) {
+    g_recovery.comms[i]->revoking.store(1);
+    if (StartThread(Revoke, g_recovery.comms[i])) continue;
+    g_recovery.comms[i]->revoking.store(0);
+    return Fail(grtSystemError);
+  }
+  while (!IsOver()) {
+    if (Exits()) return Fail(grtAborted);
+    grtResult_t failed = SubmitReady();
+    if (failed == grtSuccess) failed = OpenDone();
+    if (failed != grtSuccess) return Fail(failed);
+    GiveUp();
+    HandOver();
+    Pause(100 * kMicrosecond);
+  }
+  g_recovery.count = 0;
+  g_recovery.phase = Recovery::Phase::kIdle;
+  return {RecoveryReply::kDone};
+}
+
+Answer Obey() {
+  const auto order =
+      static_cast<ring::RecoveryOrder>(__atomic_load_n(&g_file->order, __ATOMIC_RELAXED));
+  const bool prepared = g_recovery.phase == Recovery::Phase::kPrepared;
+  if (order == ring::RecoveryOrder::kCancel) {
+    if (prepared) Cancel();
+    return {RecoveryReply::kDone};
+  }
+  if (order == ring::RecoveryOrder::kCommit && prepared) return Commit();
+  const uint32_t units = __atomic_load_n(&g_file->unit_count, __ATOMIC_RELAXED);
+  if (order != ring::RecoveryOrder::kPrepare || units == 0 || units > ring::kMaxRecoveryUnits ||
+      g_recovery.phase != Recovery::Phase::kIdle) {
+    return {RecoveryReply::kNonsense};
+  }
+  memcpy(g_order, g_file->unit, units * sizeof g_order[0]);
+  for (uint32_t i = 0; i < units; ++i) {
+    if (g_order[i].after_count > ring::kMaxRecoveryAfter) return {RecoveryReply::kNonsense, i};
+    for (uint32_t a = 0; a < g_order[i].after_count; ++a) {
+      if (g_order[i].after[a] >= i) return {RecoveryReply::kNonsense, i};
+    }
+  }
+  __atomic_store_n(&g_file->executed, 0, __ATOMIC_RELAXED);
+  return Prepare(units);
+}
+
+void* Control(void*) {
+  prctl(PR_SET_NAME, "gordian-recover");
+  t_local.depth = 1;
+  uint32_t answered = __atomic_load_n(&g_file->answer, __ATOMIC_ACQUIRE);
+  uint32_t waited = 0;
+  for (;;) {
+    const uint32_t request = __atomic_load_n(&g_file->request, __ATOMIC_ACQUIRE);
+    if (request == answered) {
+      const bool failed = g_recovery.phase == Recovery::Phase::kFailed;
+      // gordian is gone: what is stuck stays so, and calls may go on waiting in NCCL.
+      if (g_recovery.phase == Recovery::Phase::kPrepared && ++waited > kPatience) Cancel();
+      if (failed && !Exits()) GiveUp();
+      const timespec time = {failed ? 0 : 1, failed ? 10000 * kMicrosecond : 0};
+      syscall(SYS_futex, &g_file->request, FUTEX_WAIT, request, &time, nullptr, 0);
+      continue;
+    }
+    waited = 0;
+    const Answer answer = Exits() ? Answer{RecoveryReply::kFailed, UINT32_MAX, grtAborted} : Obey();
+    __atomic_store_n(&g_file->reply, static_cast<uint32_t>(answer.reply), __ATOMIC_RELAXED);
+    __atomic_store_n(&g_file->place, answer.place, __ATOMIC_RELAXED);
+    __atomic_store_n(&g_file->detail, answer.detail, __ATOMIC_RELAXED);
+    __atomic_store_n(&g_file->answer, answered = request, __ATOMIC_RELEASE);
+  }
+}
+
+bool MapFile() {
+  const char* session = getenv("GORDIAN_SESSION");
+  if (session == nullptr || *session == '\0') return false;
+  char path[4096];
+  const int length = snprintf(path, sizeof path, "%s/%s%d", session, ring::kRecoveryFile,
+                              static_cast<int>(getpid()));
+  if (length <= 0 || length >= static_cast<int>(sizeof path)) return false;
+  // A new one: one that is there is an earlier process's, or not ours.
+  unlink(path);
+  const int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (fd < 0) return false;
+  void* at = MAP_FAILED;
+  if (ftruncate(fd, sizeof(ring::RecoveryFile)) == 0) {
+    at = mmap(nullptr, sizeof(ring::RecoveryFile), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  }
+  close(fd);
+  if (at == MAP_FAILED) return false;
+  g_file = static_cast<ring::RecoveryFile*>(at);
+  g_file->pid = static_cast<uint32_t>(getpid());
+  __atomic_store_n(&g_file->magic, ring::kRecoveryMagic, __ATOMIC_RELEASE);
+  return true;
+}
+
+const char* WhyNot() {
+  bool all = Load(&g_more_cuda.malloc, Library::kRuntime, "cudaMalloc");
+  all &= Load(&g_more_cuda.memcpy_async, Library::kRuntime, "cudaMemcpyAsync");
+  all &= Load(&g_more_cuda.stream_create, Library::kRuntime, "cudaStreamCreateWithFlags");
+  all &= Load(&g_more_cuda.stream_query, Library::kRuntime, "cudaStreamQuery");
+  if (!all || g_cuda.stream_wait_value64 == nullptr || g_cuda.host_alloc == nullptr ||
+      g_cuda.event_create == nullptr || g_cuda.event_record == nullptr ||
+      g_cuda.event_query == nullptr || g_cuda.stream_is_capturing == nullptr ||
+      g_cuda.set_device == nullptr) {
+    return "this CUDA lacks a function that it needs";
+  }
+  if (RealNccl<ncclResult_t (*)(ncclComm_t, int)>(ring::kCall_ncclCommRevoke) == nullptr) {
+    return "it needs ncclCommRevoke, which NCCL has from 2.28.7 on";
+  }
+  void* words = nullptr;
+  if (g_cuda.host_alloc(&words, kGates * kGateBytes, kHostAllocPortableMapped) != 0) {
+    return "there is no pinned memory";
+  }
+  g_words = static_cast<char*>(words);
+  for (uint32_t i = 0; i < kGates; ++i) Word(i).store(kOpen);
+  if (!MapFile()) return "it cannot write to the session's folder";
+  if (!StartThread(Control, nullptr)) return "it cannot start a thread";
+  return nullptr;
+}
+
+}  // namespace
+
+bool WantsRecovery() {
+  const char* wanted = getenv("GORDIAN_RECOVERY");
+  return wanted != nullptr && strcmp(wanted, "1") == 0;
+}
+
+bool Arm() {
+  if (const char* const why = WhyNot()) {
+    Say("the job cannot be recovered", why);
+    return false;
+  }
+  g_armed.store(1, std::memory_order_release);
+  return true;
+}
+
+void ArmComm(RoutedComm& routed, int ranks, int rank, int device) {
+  if (routed.units == nullptr) {
+    void* const memory = mmap(nullptr, sizeof(UnitTable), PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return;
+    routed.units = static_cast<UnitTable*>(memory);
+  }
+  UnitTable& table = *routed.units;
+  table.head.store(0);
+  table.tail.store(0);
+  table.calls.store(0);
+  table.unguarded.store(0);
+  table.registered.store(0);
+  table.gives_up.store(0);
+  table.comm = 0;
+  table.ranks = ranks;
+  table.rank = rank;
+  table.device = device;
+  routed.revoking.store(0);
+  routed.carrier.store(Carrier::kNccl);
+}
+
+ArmedBy BeginArmed(RoutedComm& routed, ring::CallId call, const OperationArguments& arguments,
+                   OperationRoute* route, ArmedCall* armed) {
+  *armed = {&routed, false};
+  UnitTable& table = *routed.units;
+  // What a group has begun with NCCL it ends with NCCL.
+  for (uint32_t i = 0; t_depth != 0 && t_pending != nullptr && i < t_pending->count; ++i) {
+    if (t_pending->pending[i].routed == &routed) return ArmedBy::kNccl;
+  }
+  for (;;) {
+    table.calls.fetch_add(1);
+    const Carrier carrier = routed.carrier.load();
+    if (carrier == Carrier::kNccl) {
+      armed->entered = true;
+      return ArmedBy::kNccl;
+    }
+    table.calls.fetch_sub(1);
+    armed->routed = nullptr;
+    if (carrier == Carrier::kRuntime) return ArmedBy::kRuntime;
+    armed->routed = &routed;
+    if (carrier == Carrier::kPreparing) {
+      Pause(100 * kMicrosecond);
+      continue;
+    }
+    if (!table.lock.Acquire()) continue;
+    const bool still = routed.carrier.load() == Carrier::kRecovering;
+    Unit unit = Describe(call, arguments, route);
+    unit.nccl = false;
+    const bool placed = still && Place(table, unit);
+    table.lock.Release();
+    if (!placed) {
+      // Full, as NCCL's own queue may be; or the recovery is over meanwhile.
+      if (still) Pause(100 * kMicrosecond);
+      continue;
+    }
+    armed->routed = nullptr;
+    if (route != nullptr) route->elsewhere = true;
+    return ArmedBy::kRecovery;
+  }
+}
+
+void EndArmed(const ArmedCall& armed, ring::CallId call, const OperationArguments& arguments,
+              const OperationRoute* route, ncclResult_t result) {
+  if (armed.routed == nullptr) return;
+  const ErrnoKeeper keep_errno;
+  UnitTable& table = *armed.routed->units;
+  if (route == nullptr || result != ncclSuccess) {
+    // Nothing names it, or NCCL may launch it when it likes.
+    if (route == nullptr || result == ncclInProgress) table.unguarded.store(1);
+    if (armed.entered) table.calls.fetch_sub(1);
+    return;
+  }
+  table.comm = route->name.comm;
+  const Unit unit = Describe(call, arguments, route);
+  if (t_depth != 0) {
+    if (t_pending == nullptr) {
+      void* const memory = mmap(nullptr, sizeof(PendingGroup), PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (memory != MAP_FAILED) t_pending = static_cast<PendingGroup*>(memory);
+    }
+    if (t_pending == nullptr || t_pending->count == kGroupUnits) {
+      table.unguarded.store(1);
+      if (armed.entered) table.calls.fetch_sub(1);
+      return;
+    }
+    PendingUnit& pending = t_pending->pending[t_pending->count++];
+    pending.routed = armed.routed;
+    pending.unit = unit;
+    // The first of a communicator's in this group keeps the call open until its end.
+    pending.unit.opened = armed.entered;
+    return;
+  }
+  Reclaim(table);
+  if (!Place(table, unit)) table.unguarded.store(1);
+  table.calls.fetch_sub(1);
+}
+
+void NoteGroupStart() { ++t_depth; }
+
+void EndArmedGroup(ncclResult_t result) {
+  if (t_depth == 0 || --t_depth != 0 || t_pending == nullptr) return;
+  const ErrnoKeeper keep_errno;
+  for (uint32_t i = 0; i < t_pending->count; ++i) {
+    PendingUnit& pending = t_pending->pending[i];
+    UnitTable& table = *pending.routed->units;
+    const bool entered = pending.unit.opened;
+    pending.unit.opened = false;
+    if (result == ncclSuccess) {
+      Reclaim(table);
+      if (!Place(table, pending.unit)) table.unguarded.store(1);
+    } else if (result == ncclInProgress) {
+      table.unguarded.store(1);
+    }
+    if (entered) table.calls.fetch_sub(1);
+  }
+  t_pending->count = 0;
+}
+
+void EndByProgram(RoutedComm& routed) {
+  if (routed.units != nullptr) routed.units->gives_up.store(1);
+}
+
+void NoteRegistered(RoutedComm& routed) {
+  if (routed.units != nullptr) routed.units->registered.store(1);
+}
+
+void LeaveRecovery(RoutedComm& routed, bool aborts) {
+  if (routed.units == nullptr) return;
+  while (routed.revoking.load(std::memory_order_acquire) != 0 ||
+         (!aborts && IsBeingRecovered(routed))) {
+    Pause(1000 * kMicrosecond);
+  }
+}
+
+}  // namespace gordian::interpose

@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+"""Jobs that hang for the order of their collectives, under `gordian run --emulator --on-verdict recover`.
+
+  recover.py BUILD JOB [--ranks N] [--twin] [--kill]
+
+A job that can be recovered must end by itself with code 0: it compares every output with what a serial program
+computes. Its verdict stays a confirmed deadlock that was recovered, and the same job without the option must hang. One that
+cannot be recovered must hang, and be told why not. A twin must end, with no word of a deadlock. --kill: a rank dies once the
+recovery has begun; the rest must be told.
+"""
+
+import argparse
+import glob
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+# By job: the condition that the refusal must name; "": it must be recovered.
+JOBS = {
+    "recover_inversion": "",
+    "recover_large": "",
+    "recover_three": "",
+    "recover_subset": "",
+    "recover_events": "",
+    "recover_observed": "",
+    "recover_goes_on": "",
+    "recover_groups": "",
+    "recover_twice": "",
+    "recover_heavy": "",
+    "recover_in_place": "R3",
+    "recover_feeds": "hard",
+    "recover_work_between": "hard",
+    "inversion_sync": "R1",
+    "inversion_cold": "R1",
+    "hybrid_recv_all_reduce": "R3",
+    "graph_inversion": "R4",
+}
+HANGS = 60  # seconds: what a job that must end may take at most, on a busy machine
+
+
+class Run:
+    def __init__(self, options, what, twin=False):
+        self.work = tempfile.mkdtemp(prefix="gordian-recover-")
+        self.session = os.path.join(self.work, "session")
+        self.command = [os.path.join(options.build, "bin", options.gordian), "run", "--emulator", "--session", self.session,
+                        "--on-verdict", what, "--error-exitcode", "41", "--",
+                        os.path.join(options.build, "tests", "gordian_e2e_job"), options.job]
+        if options.ranks:
+            self.command += ["--ranks", str(options.ranks)]
+        if twin:
+            self.command += ["--twin"]
+        self.output = os.path.join(self.work, "output")
+        with open(self.output, "w", encoding="utf-8") as out:
+            self.process = subprocess.Popen(self.command, stdout=out, stderr=out, start_new_session=True)
+
+    def text(self):
+        with open(self.output, encoding="utf-8", errors="replace") as f:
+            return f.read()
+
+    def verdict(self):
+        try:
+            with open(os.path.join(self.session, "verdict.json"), encoding="utf-8") as f:
+                return json.load(f)
+        except (OSError, ValueError):
+            return {}
+
+    def until(self, condition, what):
+        end = time.monotonic() + HANGS
+        while time.monotonic() < end:
+            if condition():
+                return
+            time.sleep(0.02)
+        self.fail(f"not in {HANGS} s: {what}")
+
+    def end(self):
+        self.until(lambda: self.process.poll() is not None, "the job's end")
+        return self.process.returncode
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.fail("it does not end by SIGTERM")
+
+    def need(self, condition, what):
+        if not condition:
+            self.fail(what)
+
+    def fail(self, what):
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        sys.exit(f"{what}\n{self.text()}\n{json.dumps(self.verdict().get('recovery'))}\nsession: {self.session}\n"
+                 f"repeat: {shlex.join(sys.argv)}")
+
+    def remove(self):
+        shutil.rmtree(self.work)
+
+
+def recovered(options):
+    run = Run(options, "recover")
+    code = run.end()
+    verdict = run.verdict()
+    recovery = verdict.get("recovery", {})
+    run.need(code == 41, f"the job ended with {code}; with --error-exitcode 41 a verdict makes it 41")
+    run.need(verdict["verdict"] == "deadlock" and verdict["confidence"] == "confirmed",
+             f"the verdict is {verdict['verdict']}")
+    run.need(recovery.get("recovered") is True and recovery["refused"] == "" and recovery["ms"] > 0 and recovery["operations"],
+             "the verdict does not say that it was recovered")
+    run.need(not verdict.get("disproved"), "gordian takes back what it has recovered")
+    # What hangs a second time on the same communicators, the runtime completes without a word.
+    times = 2 if options.job == "recover_twice" else 1
+    said = len(re.findall(r"gordian: recovered in [\d.]+ ms", run.text()))
+    run.need(said == times, f"gordian says {said} times that it has recovered, not {times}")
+    run.need(not glob.glob(os.path.join(run.session, "recovery.*")), "files are left behind")
+    explain = subprocess.run([os.path.join(options.build, "bin", options.gordian), "explain", run.session], text=True,
+                             capture_output=True, check=False)
+    run.need("recovered:" in explain.stdout, f"explain does not say it:\n{explain.stdout}{explain.stderr}")
+    run.remove()
+    # Without the option it hangs.
+    run = Run(options, "kill")
+    code = run.end()
+    run.need(code == 41 and run.verdict()["verdict"] == "deadlock", f"without recovery it ended with {code}")
+    run.need(run.verdict().get("recovery", {}).get("refused") == "", "the verdict does not say that it could be recovered")
+    run.remove()
+
+
+def refused(options, condition):
+    run = Run(options, "recover")
+    run.until(lambda: "not recovered (" in run.text() or run.process.poll() is not None, "a line that says why not")
+    run.need(run.process.poll() is None, "it ended")
+    said = re.search(r"gordian: not recovered \((\w+)\): (.+)", run.text())
+    run.need(said and said[1] == condition, f"not refused for {condition}")
+    run.until(lambda: run.verdict().get("recovery", {}).get("refused") == condition, "the same in verdict.json")
+    run.need(run.verdict()["recovery"]["recovered"] is False and run.verdict()["recovery"]["why"], "no reason is given")
+    run.stop()
+    run.remove()
+
+
+def killed(options):
+    """A rank dies once all have been told to go on: it ends in a clear report, not in a wrong result or in silence."""
+    run = Run(options, "recover")
+    header = struct.Struct("=QIIIIiIII")  # of ring::RecoveryFile
+    order_at = header.size + 32 * 16 + 4
+
+    def told_to_go_on():
+        found = sorted(glob.glob(os.path.join(run.session, "recovery.*")))
+        for path in found:
+            with open(path, "rb") as f:
+                f.seek(order_at)
+                if struct.unpack("=I", f.read(4))[0] != 3:
+                    return False
+        return len(found) == 2
+
+    end = time.monotonic() + HANGS
+    while not told_to_go_on():
+        run.need(time.monotonic() < end and run.process.poll() is None, "no recovery begins")
+    victim = max(int(path.rsplit(".", 1)[1]) for path in glob.glob(os.path.join(run.session, "recovery.*")))
+    os.kill(victim, signal.SIGKILL)
+    run.until(lambda: "gordian: the recovery failed (failed): rank" in run.text() or "gordian: recovered in" in run.text(),
+              "a line that says what became of it")
+    if "gordian: recovered in" in run.text():
+        run.stop()
+        run.remove()
+        print("the rank had done its part before it died", file=sys.stderr)
+        sys.exit(77)
+    run.until(lambda: run.verdict().get("recovery", {}).get("refused") == "failed", "the same in verdict.json")
+    run.need(run.verdict()["recovery"]["recovered"] is False, "it was not recovered")
+    run.need(" must be" not in run.text(), "a rank saw a wrong result")
+    run.stop()
+    run.remove()
+
+
+def healthy(options):
+    run = Run(options, "recover", twin=True)
+    code = run.end()
+    run.need(code == 0 and run.verdict()["verdict"] in ("finished", "healthy"), f"the twin ended with {code}")
+    run.need(not re.search(r"gordian: (recovered|not recovered|the recovery)", run.text()), "gordian speaks of a recovery")
+    run.remove()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build")
+    parser.add_argument("job", choices=sorted(JOBS))
+    parser.add_argument("--ranks", type=int)
+    parser.add_argument("--twin", action="store_true")
+    parser.add_argument("--kill", action="store_true")
+    parser.add_argument("--gordian", default="gordian")
+    options = parser.parse_args()
+    if options.twin:
+        healthy(options)
+    elif options.kill:
+        killed(options)
+    elif JOBS[options.job]:
+        refused(options, JOBS[options.job])
+    else:
+        recovered(options)
+
+
+if __name__ == "__main__":
+    main()
