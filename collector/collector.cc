@@ -503,6 +503,7 @@ Collector::Collector(Options options) : impl_(std::make_unique<Impl>(std::move(o
 Collector::~Collector() = default;
 Status Collector::Start() { return impl_->Start(); }
 void Collector::NoteExit(pid_t pid, int wait_status) { impl_->NoteExit(pid, wait_status); }
+void Collector::NoteKill(pid_t pid, uint64_t start) { impl_->NoteKill({pid, start}); }
 void Collector::JobEnded(v1::ExitKind kind, int value, bool killed_by_gordian) {
   impl_->JobEnded(kind, value, killed_by_gordian);
 }

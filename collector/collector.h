@@ -115,6 +115,10 @@ class Collector {
   // Passes on how a child ended, as waitpid() gave it. Also for processes without a ring.
   void NoteExit(pid_t pid, int wait_status);
 
+  // The caller is about to kill that process for the analyzer's verdict, for a launcher to start it
+  // again. `start`: field 22 of /proc/PID/stat.
+  void NoteKill(pid_t pid, uint64_t start);
+
   // Call it when the job's root has ended. Drains and sends everything that dead processes left,
   // then queues JobEnded, and returns (bounded by the analyzer's pace and Options::stop_ns).
   void JobEnded(v1::ExitKind kind, int value, bool killed_by_gordian);

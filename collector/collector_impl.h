@@ -18,6 +18,7 @@
 #include <thread>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "collector/collector.h"
 #include "collector/process/process_watch.h"
@@ -53,6 +54,10 @@ class Collector::Impl {
   void NoteExit(pid_t pid, int wait_status) {
     exits_.Note(pid, wait_status, MonoNs());
     Wake();
+  }
+  void NoteKill(const ProcessIdentity& process) {
+    const std::lock_guard lock(mutex_);
+    killed_.push_back(process);
   }
   void JobEnded(v1::ExitKind kind, int value, bool killed);
   Status Stop();
@@ -97,6 +102,7 @@ class Collector::Impl {
   void FinishEnded(bool no_grace);
   bool HeirsLive(Followed* ended);
   bool AnyEnded() const;
+  bool KilledByUs(const ProcessIdentity& process);
   void AnswerRound(uint64_t round);
   void AwaitWatchers();
   void SalvageSome(size_t files);
@@ -131,6 +137,7 @@ class Collector::Impl {
   bool job_end_done_ = false;
   std::optional<uint64_t> round_wanted_;
   std::optional<v1::StacksRequest> stacks_wanted_;
+  std::vector<ProcessIdentity> killed_;  // NoteKill
   Stats stats_;
   std::atomic<bool> stop_ = false;
   std::atomic<uint64_t> stacks_asked_ = 0;  // the latest request

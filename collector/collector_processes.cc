@@ -1,4 +1,5 @@
 // The part of Collector that finds and adopts processes, sees them end, and keeps their ring files.
+#include <signal.h>
 #include <spdlog/spdlog.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -145,6 +146,7 @@ void Collector::Impl::Follow(std::unique_ptr<TrackedProcess> process) {
   by_ring_name_[process->ring_name()] = number;
   followed.process = std::move(process);
   processes_.emplace(number, std::move(followed));
+  PublishStats();
 }
 
 void Collector::Impl::NoteEnded() {
@@ -202,6 +204,8 @@ void Collector::Impl::FinishEnded(bool no_grace) {
         followed.status = FromWaitStatus(*note);
       }
     }
+    const bool killed = KilledByUs(identity);
+    if (killed && !followed.status) followed.status = {ExitStatus::How::kSignal, SIGKILL};
     // A parent, or a step of a wrapper, that has ended well may have left its rank to another
     // process, which has not called NCCL yet.
     const bool well = !followed.status || (followed.status->how == ExitStatus::How::kCode &&
@@ -218,10 +222,14 @@ void Collector::Impl::FinishEnded(bool no_grace) {
     // The dead process writes no more, so one dry drain gets everything.
     DrainDry(&process);
     const ExitStatus status = followed.status.value_or(ExitStatus{});
+    // A process that ended by itself just before the kill keeps its own exit code.
+    const v1::ExitKind kind = killed && status.how == ExitStatus::How::kSignal
+                                  ? v1::EXIT_KIND_GORDIAN
+                                  : KindOf(status.how);
     v1::Event event;
     v1::ProcessEnded* const ended = event.mutable_process_ended();
     ended->set_process(it->first);
-    ended->set_kind(KindOf(status.how));
+    ended->set_kind(kind);
     ended->set_exit_value(status.value);
     ended->set_time_ns(*followed.ended_ns);
     ended->set_lost_records(process.lost_records());
@@ -231,8 +239,7 @@ void Collector::Impl::FinishEnded(bool no_grace) {
       ended->clear_block();
     }
     Emit(std::move(event));
-    spdlog::info("process {} ended: {} {}", it->first, v1::ExitKind_Name(KindOf(status.how)),
-                 status.value);
+    spdlog::info("process {} ended: {} {}", it->first, v1::ExitKind_Name(kind), status.value);
     records_before_ += process.records();
     lost_before_ += process.lost_records();
     skipped_before_ += process.skipped_kernels();
@@ -242,6 +249,11 @@ void Collector::Impl::FinishEnded(bool no_grace) {
     to_salvage_.push_back(process.ring_name());
     it = processes_.erase(it);
   }
+}
+
+bool Collector::Impl::KilledByUs(const ProcessIdentity& process) {
+  const std::lock_guard lock(mutex_);
+  return std::find(killed_.begin(), killed_.end(), process) != killed_.end();
 }
 
 void Collector::Impl::SalvageSome(size_t files) {

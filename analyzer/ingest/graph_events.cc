@@ -37,6 +37,8 @@ model::ExitKind TranslateExit(v1::ExitKind kind) {
       return model::ExitKind::kCode;
     case v1::EXIT_KIND_SIGNAL:
       return model::ExitKind::kSignal;
+    case v1::EXIT_KIND_GORDIAN:
+      return model::ExitKind::kGordian;
     default:
       return model::ExitKind::kUnknown;
   }

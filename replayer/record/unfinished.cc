@@ -572,9 +572,9 @@ class Builder {
       }
     }
     if (!process.ended && !process.state.stopped) return;
-    Op op = Made(!process.ended                                  ? OpKind::kStop
-                 : process.exit_kind == model::ExitKind::kSignal ? OpKind::kKill
-                                                                 : OpKind::kExit);
+    const bool killed = process.exit_kind == model::ExitKind::kSignal ||
+                        process.exit_kind == model::ExitKind::kGordian;
+    Op op = Made(!process.ended ? OpKind::kStop : killed ? OpKind::kKill : OpKind::kExit);
     op.exit_code = process.ended ? process.exit_value : 0;
     op.witness = true;
     const bool blocked = program.threads.empty() || (!program.threads[0].ops.empty() &&

@@ -138,7 +138,12 @@ struct ProcessInfo {
   bool runtime_connect = true;  // NCCL_RUNTIME_CONNECT is not 0: first use connects (W15)
 };
 
-enum class ExitKind : uint8_t { kCode, kSignal, kUnknown };
+enum class ExitKind : uint8_t {
+  kCode,
+  kSignal,
+  kUnknown,
+  kGordian,  // gordian ended it for its verdict, for a launcher to start it again
+};
 
 enum class OsState : uint8_t { kUnknown, kRunning, kSleeping, kDisk, kStopped, kGone };
 

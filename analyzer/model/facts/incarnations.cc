@@ -46,6 +46,7 @@ bool OneLivingEach(const ExecutionGraph& execution) {
 }
 
 std::string Ending(const Process& process) {
+  if (process.exit_kind == ExitKind::kGordian) return "gordian ended the ranks for its verdict";
   const std::string rank = "rank " + std::to_string(process.info.env_rank);
   return process.exit_kind == ExitKind::kSignal
              ? rank + " was killed by signal " + std::to_string(process.exit_value)
@@ -53,8 +54,9 @@ std::string Ending(const Process& process) {
 }
 
 bool EndedBadly(const Process& process) {
-  return process.ended && (process.exit_kind == ExitKind::kSignal ||
-                           (process.exit_kind == ExitKind::kCode && process.exit_value != 0));
+  return process.ended &&
+         (process.exit_kind == ExitKind::kSignal || process.exit_kind == ExitKind::kGordian ||
+          (process.exit_kind == ExitKind::kCode && process.exit_value != 0));
 }
 
 }  // namespace
@@ -129,6 +131,16 @@ bool Incarnations::Beside(ProcessId id) const {
 bool Incarnations::Replaced(ProcessId id) const {
   const auto found = all_.find(id);
   return found != all_.end() && found->second.replaced;
+}
+
+bool Incarnations::Past(const std::set<ProcessId>& processes) const {
+  bool replaced = false;
+  for (const ProcessId id : processes) {
+    const auto found = all_.find(id);
+    if (found == all_.end() || !found->second.process->ended) return false;
+    replaced |= found->second.replaced;
+  }
+  return replaced;
 }
 
 int Incarnations::Number(ProcessId id) const {

@@ -3,6 +3,7 @@
 #ifndef GORDIAN_ANALYZER_MODEL_FACTS_INCARNATIONS_H_
 #define GORDIAN_ANALYZER_MODEL_FACTS_INCARNATIONS_H_
 
+#include <set>
 #include <unordered_map>
 
 #include "analyzer/model/facts/execution_graph.h"
@@ -25,6 +26,9 @@ class Incarnations {
   // It has called no NCCL, and another process of its rank has, which is not replaced: a worker of
   // that, or about to take its place.
   bool Beside(ProcessId) const;
+  // All of them have ended, and some other process has taken the place of one: what was between them
+  // is history.
+  bool Past(const std::set<ProcessId>&) const;
   int Number(ProcessId) const;  // from 1
   // Ranks have ended well and others have taken their numbers: several jobs, one after the other.
   bool JobsBefore() const { return jobs_before_; }

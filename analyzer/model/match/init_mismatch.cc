@@ -3,6 +3,7 @@
 // of them, so that those that have reached it wait for ever (measured with 2.28.9; bootstrap.cc).
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "analyzer/model/verdict/check_catalogue.h"
 #include "analyzer/model/verdict/hangs.h"
@@ -142,6 +143,9 @@ std::vector<Finding> InitMismatchFindings(const Matcher& matcher, const Executio
   for (const auto& [uid, init] : matcher.inits()) {
     const uint64_t since_ns = Contradiction(init);
     if (since_ns == 0 || now_ns < since_ns + kSettleNs) continue;
+    std::set<ProcessId> callers;
+    for (const InitClaim& claim : init.claims) callers.insert(claim.process);
+    if (names.incarnations().Past(callers)) continue;
     findings.push_back(Report(init, execution, names).Take());
     findings.back().stalled_at_ns = since_ns;
     findings.back().detected_after_s =

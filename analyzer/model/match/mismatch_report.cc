@@ -73,7 +73,7 @@ std::vector<Finding> MismatchFindings(const Matcher& matcher, const Names& names
   constexpr uint64_t kHoldsNs = 1'000'000'000;  // until those inside are said to wait
   std::vector<Finding> findings;
   for (const Mismatch& mismatch : matcher.mismatches()) {
-    if (matcher.comms()[mismatch.comm].unsure) continue;
+    if (matcher.comms()[mismatch.comm].unsure || names.OfEarlierStart(mismatch.comm)) continue;
     const bool transfer = mismatch.kind != PartKind::kCollective;
     const std::vector<std::vector<const MismatchMember*>> camps = Camps(mismatch);
     const bool all = static_cast<int>(mismatch.members.size()) >= mismatch.expected_members;

@@ -15,7 +15,7 @@ std::vector<Finding> UnlocatedFindings(const Matcher& matcher, const Names& name
     // One that was found says more.
     const bool found = transfer ? comm.transfer_mismatch >= 0
                                 : comm.collective_mismatch >= 0 || comm.operator_mismatch >= 0;
-    if (found || comm.opaque || comm.unsure) continue;
+    if (found || comm.opaque || comm.unsure || names.OfEarlierStart(mismatch.comm)) continue;
     std::map<uint64_t, std::vector<int>> camps;
     for (const auto& [rank, hash] : mismatch.hashes) {
       camps[hash].push_back(names.MemberRank(mismatch.comm, rank));

@@ -308,6 +308,8 @@ std::string Describer::Instead(ProcessId id, Site* site) const {
                (process->exception.empty() ? "" : ", by " + process->exception);
       case ExitKind::kSignal:
         return "was killed by signal " + std::to_string(process->exit_value);
+      case ExitKind::kGordian:
+        return "was ended by gordian";
       case ExitKind::kUnknown:
         return "has ended";
     }

@@ -599,6 +599,8 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
       }
       if (peers) hang.finding.advice = kComparePeers;
       hang.ripe &= how_known;
+      // Others wait because gordian acted: for a launcher, which ends them or starts all again.
+      if (first != nullptr && first->exit_kind == ExitKind::kGordian) hang.ripe = false;
       hang.ended = ends.processes;
       break;
     }

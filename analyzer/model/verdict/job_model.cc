@@ -76,7 +76,8 @@ class JobModel::Impl {
   struct Standing {
     Finding finding;
     std::string identity;
-    std::set<ProcessId> ended;                       // as Hang's
+    std::set<ProcessId> ended;  // as Hang's
+    std::set<ProcessId> about;  // processes of its culprits and victims; of `ended`: none
     std::vector<std::pair<LaunchId, int>> launches;  // as Proof's
     bool recovery_begun = false;                     // what ends now disproves nothing
     bool recovery_told = false;                      // its outcome stands
@@ -158,7 +159,14 @@ void JobModel::Impl::Confirm(const Hang& hang, uint64_t end_ns) {
     return;
   }
   for (const auto& [launch, comm] : hang.proof.launches) execution_.Watch(launch);
-  confirmed_.push_back({std::move(finding), hang.identity, hang.ended, hang.proof.launches});
+  std::set<ProcessId> about;
+  if (hang.ended.empty()) {
+    std::set<int> ranks(finding.culprit_ranks.begin(), finding.culprit_ranks.end());
+    ranks.insert(finding.victim_ranks.begin(), finding.victim_ranks.end());
+    for (const ProcessId id : ProcessesOf(execution_, NamesNow(), ranks)) about.insert(id);
+  }
+  confirmed_.push_back(
+      {std::move(finding), hang.identity, hang.ended, std::move(about), hang.proof.launches});
 }
 
 void JobModel::Impl::OnRecovery(const RecoveryNews& news) {
@@ -210,16 +218,17 @@ void JobModel::Impl::NoteDisproved() {
 }
 
 // The exit of a restarted rank is history once no rank waits for its old process: the waiting ranks
-// have ended, or use a new communicator. `found`: this round's hangs.
+// have ended, or use a new communicator. `found`: this round's hangs. Another hang is history once
+// all whom it was about have ended, and one of them has come back.
 void JobModel::Impl::RetireReplaced(const std::vector<Hang>& found,
                                     const Incarnations& incarnations) {
   std::set<ProcessId> waited_for;
   for (const Hang& hang : found) waited_for.insert(hang.ended.begin(), hang.ended.end());
   std::erase_if(confirmed_, [&](const Standing& standing) {
-    return !standing.ended.empty() &&
-           std::all_of(standing.ended.begin(), standing.ended.end(), [&](ProcessId id) {
-             return incarnations.Replaced(id) && waited_for.count(id) == 0;
-           });
+    if (standing.ended.empty()) return incarnations.Past(standing.about);
+    return std::all_of(standing.ended.begin(), standing.ended.end(), [&](ProcessId id) {
+      return incarnations.Replaced(id) && waited_for.count(id) == 0;
+    });
   });
 }
 
@@ -516,7 +525,10 @@ void JobModel::Impl::FillEvidence(const Names& names, Finding* finding) const {
 std::string JobModel::Impl::HowItEnded(const Names& names) const {
   std::vector<std::string> exits;
   for (const auto& [id, process] : execution_.processes()) {
-    if (!process.ended || process.exit_kind == ExitKind::kUnknown) continue;
+    if (!process.ended || process.exit_kind == ExitKind::kUnknown ||
+        process.exit_kind == ExitKind::kGordian) {
+      continue;
+    }
     if (names.incarnations().Replaced(id)) continue;
     if (process.exit_kind == ExitKind::kSignal) {
       exits.push_back(names.RankOf(id) + " was killed by signal " +

@@ -18,7 +18,7 @@ std::string Ending(const Process& process) {
   if (process.ended && process.exit_kind == ExitKind::kSignal) {
     return "killed by signal " + std::to_string(process.exit_value);
   }
-  return "ended";
+  return process.exit_kind == ExitKind::kGordian ? "ended by gordian" : "ended";
 }
 
 std::string OperationOf(const Launch& launch, const Names& names) {

@@ -457,6 +457,14 @@ std::string Names::RankOf(ProcessId process) const {
   return "process " + std::to_string(p != nullptr ? p->info.pid : 0);
 }
 
+bool Names::OfEarlierStart(int comm) const {
+  std::set<ProcessId> members;
+  for (const CommMember& member : matcher_.comms()[comm].members) {
+    if (member.known) members.insert(member.process);
+  }
+  return incarnations().Past(members);
+}
+
 std::set<ProcessId> Names::JobOf(ProcessId process) const {
   std::set<ProcessId> all = {process};
   const std::map<ProcessId, ProcessId> job = JobsOf(matcher_);

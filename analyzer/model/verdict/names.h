@@ -61,6 +61,8 @@ class Names {
   std::set<ProcessId> JobOf(ProcessId) const;
 
   const Incarnations& incarnations() const { return Known().incarnations; }
+  // The communicator is of an earlier start of the job: Incarnations::Past of its members.
+  bool OfEarlierStart(int comm) const;
   int seen() const { return Known().seen; }
   // At least so many ranks have made a communicator out of gordian's sight.
   int unseen() const { return Known().unseen; }

@@ -22,22 +22,22 @@ class Job {
     model.OnProcessStarted(info);
     living_[id] = {};
   }
-  void MakeComm(ProcessId id, CommUid uid, int rank, int nranks = 2) {
+  void MakeComm(ProcessId id, CommUid uid, int rank, int nranks = 2, uint32_t comm = 1) {
     CallRecord record = Make(id, RecordKind::kBegin, Call::kCommInit);
     record.payload = ring::CommInitPayload{
-        .comm = 1, .nranks = nranks, .rank = rank, .device = rank, .uid = uid};
+        .comm = comm, .nranks = nranks, .rank = rank, .device = rank, .uid = uid};
     model.OnRecord(record);
     record = Make(id, RecordKind::kEnd, Call::kCommInit);
-    record.payload = ring::EndPayload{.comm = 1, .nranks = nranks, .rank = rank, .device = -1};
+    record.payload = ring::EndPayload{.comm = comm, .nranks = nranks, .rank = rank, .device = -1};
     model.OnRecord(record);
   }
   // A call that is none of NCCL.
   void Work(ProcessId id) { model.OnRecord(Make(id, RecordKind::kBegin, Call::kOther)); }
   // Launched; done only when `Finish` says so.
-  void AllReduce(ProcessId id) {
+  void AllReduce(ProcessId id, uint32_t comm = 1, uint64_t count = 1024) {
     CallRecord record = Make(id, RecordKind::kBegin, Call::kAllReduce);
     record.payload = ring::OperationPayload{
-        .comm = 1, .stream = 1, .count = 1024, .sequence = living_[id].enqueued};
+        .comm = comm, .stream = 1, .count = count, .sequence = living_[id].calls[comm]++};
     model.OnRecord(record);
     record = Make(id, RecordKind::kEnd, Call::kAllReduce);
     record.payload = ring::EndPayload{.stream = 1, .ordinal = ++living_[id].enqueued};
@@ -80,6 +80,7 @@ class Job {
  private:
   struct At {
     uint64_t order = 0, enqueued = 0, done = 0;
+    std::map<uint32_t, uint64_t> calls;  // by communicator
   };
   CallRecord Make(ProcessId id, RecordKind kind, Call call) {
     CallRecord record;
@@ -130,6 +131,76 @@ TEST(Elastic, OnceAllHaveComeBackItIsHistory) {
   EXPECT_EQ(job.Main().verdict, VerdictKind::kHealthy) << job.Main().summary;
   EXPECT_EQ(job.Main().evidence.ranks_seen, 2);
   EXPECT_EQ(job.Main().evidence.ranks_expected, 2);
+}
+
+// Both ranks wait in calls of two communicators, each in the other order, until gordian ends them.
+void Deadlock(Job* job) {
+  for (ProcessId id : {1u, 2u}) {
+    job->Start(id, static_cast<int>(id) - 1);
+    job->MakeComm(id, 77, static_cast<int>(id) - 1);
+    job->MakeComm(id, 79, static_cast<int>(id) - 1, 2, /*comm=*/2);
+  }
+  for (ProcessId id : {1u, 2u}) {
+    job->AllReduce(id, /*comm=*/id);
+    job->AllReduce(id, /*comm=*/3 - id);
+  }
+  job->Rounds(5);
+}
+
+TEST(Elastic, WhatGordianEndedIsNoExitedRank) {
+  Job job;
+  Deadlock(&job);
+  ASSERT_EQ(job.Main().verdict, VerdictKind::kDeadlock) << job.Main().summary;
+  job.End(1, ExitKind::kGordian, 9);
+  job.Rounds(5);
+  EXPECT_EQ(job.Main().verdict, VerdictKind::kDeadlock) << job.Main().summary;
+  EXPECT_TRUE(job.model.Current().findings.empty());
+}
+
+TEST(Elastic, ADeadlockIsHistoryOnceItsRanksAreGoneAndComeBack) {
+  Job job;
+  Deadlock(&job);
+  for (ProcessId id : {1u, 2u}) job.End(id, ExitKind::kGordian, 9);
+  job.Rounds(3);
+  EXPECT_EQ(job.Main().verdict, VerdictKind::kDeadlock) << "nobody has come back";
+  ComeBack(&job, 3, 0);
+  ComeBack(&job, 4, 1);
+  for (ProcessId id : {3u, 4u}) job.Finish(id);
+  job.Rounds(3);
+  const Verdict verdict = job.model.Current();
+  EXPECT_EQ(verdict.main.verdict, VerdictKind::kHealthy) << verdict.main.summary;
+  EXPECT_TRUE(verdict.findings.empty());
+  EXPECT_EQ(verdict.restarts.times, 1);
+  EXPECT_EQ(verdict.restarts.because, "gordian ended the ranks for its verdict");
+}
+
+// The other rank of the deadlock was not told, and still waits.
+TEST(Elastic, ADeadlockStandsWhileOneOfItsRanksWaits) {
+  Job job;
+  Deadlock(&job);
+  job.End(2, ExitKind::kGordian, 9);
+  ComeBack(&job, 4, 1);
+  job.Rounds(5);
+  EXPECT_EQ(job.Main().verdict, VerdictKind::kDeadlock) << job.Main().summary;
+}
+
+TEST(Elastic, AMismatchOfAnEarlierStartIsHistory) {
+  Job job;
+  for (ProcessId id : {1u, 2u}) {
+    job.Start(id, static_cast<int>(id) - 1);
+    job.MakeComm(id, 77, static_cast<int>(id) - 1);
+    job.AllReduce(id, /*comm=*/1, /*count=*/id);
+  }
+  job.Rounds(3);
+  ASSERT_EQ(job.Main().verdict, VerdictKind::kMismatch) << job.Main().summary;
+  for (ProcessId id : {1u, 2u}) job.End(id, ExitKind::kGordian, 9);
+  job.Rounds(3);
+  EXPECT_EQ(job.Main().verdict, VerdictKind::kMismatch) << "nobody has come back";
+  ComeBack(&job, 3, 0);
+  ComeBack(&job, 4, 1);
+  for (ProcessId id : {3u, 4u}) job.Finish(id);
+  job.Rounds(3);
+  EXPECT_EQ(job.Main().verdict, VerdictKind::kHealthy) << job.Main().summary;
 }
 
 TEST(Elastic, WhoStillWaitsKeepsTheFinding) {
