@@ -19,6 +19,7 @@ inline constexpr int kExitOk = 0;
 inline constexpr int kExitProblem = 1;       // analyze, explain: a verdict that is a problem
 inline constexpr int kExitUsage = 2;         // the command line, or an input that cannot be read
 inline constexpr int kExitInconclusive = 3;  // analyze, explain: no verdict possible
+inline constexpr int kExitRestart = 75;      // run: ended to be started again (EX_TEMPFAIL)
 inline constexpr int kExitOwnFailure = 125;  // run: gordian itself failed
 inline constexpr int kExitNotExecutable = 126;
 inline constexpr int kExitNotFound = 127;

@@ -20,7 +20,8 @@ constexpr Setting kSettings[] = {
     {"GORDIAN_DELIVER_S", "run", "10",
      "seconds at the job's end without an answer of GORDIAN_ANALYZER before the rest stays in the "
      "spool"},
-    {"GORDIAN_ON_VERDICT", "run", "report", "report | kill | kill-suspected | exec:CMD"},
+    {"GORDIAN_ON_VERDICT", "run", "report",
+     "report | kill | kill-suspected | restart[:N] | restart-suspected[:N] | exec:CMD"},
     {"GORDIAN_TRUST_ANALYZER", "run", "0",
      "1: GORDIAN_ON_VERDICT=kill obeys a GORDIAN_ANALYZER on another machine, too"},
     {"GORDIAN_TOKEN_FILE", "run", "", "file with the token for GORDIAN_ANALYZER (gordian token)"},
@@ -148,8 +149,9 @@ StatusOr<double> ParseSeconds(std::string_view name, std::string_view text) {
 }
 
 Status ParseOnVerdict(std::string_view name, std::string_view text, OnVerdict* what,
-                      std::string* command) {
+                      std::string* command, int* most_restarts) {
   command->clear();
+  *most_restarts = kMostRestarts;
   if (text == "report") {
     *what = OnVerdict::kReport;
   } else if (text == "recover") {
@@ -162,7 +164,20 @@ Status ParseOnVerdict(std::string_view name, std::string_view text, OnVerdict* w
     *what = OnVerdict::kExec;
     *command = text.substr(5);
   } else {
-    return Bad(name, text, "report, recover, kill, kill-suspected or exec:CMD");
+    const size_t colon = text.find(':');
+    const std::string_view word = text.substr(0, colon);
+    if (word != "restart" && word != "restart-suspected") {
+      return Bad(name, text,
+                 "report, recover, kill, kill-suspected, restart, restart-suspected or exec:CMD");
+    }
+    *what = word == "restart" ? OnVerdict::kRestart : OnVerdict::kRestartSuspected;
+    if (colon != std::string_view::npos) {
+      const StatusOr<uint64_t> most = ParseUnsigned(name, text.substr(colon + 1));
+      if (!most.ok() || *most < 1 || *most > 1000) {
+        return Bad(name, text, "restart:N, at most N restarts for one cause, from 1 to 1000");
+      }
+      *most_restarts = static_cast<int>(*most);
+    }
   }
   return Status::Ok();
 }
@@ -181,7 +196,7 @@ StatusOr<RunConfig> RunConfig::FromEnvironment(const Environment& environment) {
   config.analyzer = environment("GORDIAN_ANALYZER").value_or("");
   if (auto text = environment("GORDIAN_ON_VERDICT")) {
     GORDIAN_RETURN_IF_ERROR(ParseOnVerdict("GORDIAN_ON_VERDICT", *text, &config.on_verdict,
-                                           &config.on_verdict_command));
+                                           &config.on_verdict_command, &config.most_restarts));
   }
   if (auto text = environment("GORDIAN_SUSPECT_AFTER")) {
     StatusOr<double> seconds = ParseSeconds("GORDIAN_SUSPECT_AFTER", *text);

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/analyzer_access.h"
 #include "common/status.h"
@@ -21,7 +22,22 @@ namespace gordian {
 using Environment = std::function<std::optional<std::string>(std::string_view name)>;
 Environment ProcessEnvironment();
 
-enum class OnVerdict { kReport, kKill, kKillSuspected, kExec, kRecover };
+enum class OnVerdict {
+  kReport,
+  kRecover,
+  kKill,
+  kKillSuspected,
+  kRestart,
+  kRestartSuspected,
+  kExec,
+};
+
+// Ends the job for a launcher to start it again; on a suspicion too.
+inline bool IsRestart(OnVerdict what) {
+  return what == OnVerdict::kRestart || what == OnVerdict::kRestartSuspected;
+}
+
+inline constexpr int kMostRestarts = 3;
 
 // `gordian run`.
 struct RunConfig {
@@ -33,9 +49,11 @@ struct RunConfig {
   uint64_t spool_mb = 4096;
   // GORDIAN_DELIVER_S: at the job's end, how long to wait for progress of that analyzer.
   double deliver_s = 10;
-  // GORDIAN_ON_VERDICT: report | recover | kill | kill-suspected | exec:CMD.
+  // GORDIAN_ON_VERDICT: report | recover | kill | kill-suspected | restart[:N] |
+  // restart-suspected[:N] | exec:CMD.
   OnVerdict on_verdict = OnVerdict::kReport;
-  std::string on_verdict_command;  // of exec:
+  std::string on_verdict_command;     // of exec:
+  int most_restarts = kMostRestarts;  // of restart: for one cause
   // GORDIAN_TRUST_ANALYZER: 1 ends the job also for a verdict of an analyzer on another machine,
   // with which nothing proves who it is.
   bool trust_analyzer = false;
@@ -85,9 +103,10 @@ std::span<const Setting> Settings();
 StatusOr<bool> ParseBool(std::string_view name, std::string_view text);
 StatusOr<uint64_t> ParseUnsigned(std::string_view name, std::string_view text);
 StatusOr<double> ParseSeconds(std::string_view name, std::string_view text);
-// Splits "report", "recover", "kill", "kill-suspected" or "exec:CMD" into the two fields.
+// Splits "report", "recover", "kill", "kill-suspected", "restart", "restart:N" or "exec:CMD" into
+// the fields.
 Status ParseOnVerdict(std::string_view name, std::string_view text, OnVerdict* what,
-                      std::string* command);
+                      std::string* command, int* most_restarts);
 
 }  // namespace gordian
 

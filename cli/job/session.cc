@@ -71,6 +71,37 @@ Claim ClaimFolder(const std::string& dir, bool named, std::shared_ptr<const Owne
   return Claim::kOurs;
 }
 
+constexpr size_t kStampLength = 16;  // of UtcStamp
+
+// Of the other sessions in the working folder whose names begin as this one's, up to the stamp, the
+// one that was made last.
+std::string LatestBefore(const std::string& dir, size_t up_to_stamp) {
+  // "<stamp>" or "<stamp>.<number>"
+  const auto place = [&](const std::string& name) {
+    const std::string stamp = name.substr(up_to_stamp, kStampLength);
+    const std::string rest = name.substr(up_to_stamp + stamp.size());
+    const bool numbered = rest.size() > 1 && rest.size() < 6 && rest[0] == '.' &&
+                          rest.find_first_not_of("0123456789", 1) == std::string::npos;
+    const bool ours = stamp.size() == kStampLength && stamp[8] == 'T' && stamp.back() == 'Z' &&
+                      (rest.empty() || numbered);
+    return std::pair(ours ? stamp : "", numbered ? std::stoi(rest.substr(1)) : 1);
+  };
+  const auto own = place(dir);
+  std::pair<std::string, int> latest;
+  std::string found;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(".", error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.size() <= up_to_stamp || name.compare(0, up_to_stamp, dir, 0, up_to_stamp) != 0)
+      continue;
+    const auto at = place(name);
+    if (at.first.empty() || at >= own || at < latest) continue;
+    latest = at;
+    found = name;
+  }
+  return found;
+}
+
 // Not where a file or folder of the user's has that name.
 void PointLatestAt(const std::string& dir) {
   if (const StatusOr<OwnedFolder> here = OwnedFolder::Open("."); here.ok()) {
@@ -108,6 +139,10 @@ Session Session::Open(const std::string& wanted, const std::string& program) {
     }
     if (claim == Claim::kOurs) {
       session.dir_ = dir;
+      session.before_ = by_default    ? LatestBefore(dir, base.size() - kStampLength)
+                        : number == 1 ? ""
+                        : number == 2 ? base
+                                      : base + "." + std::to_string(number - 1);
       if (number > 1 && !by_default) {
         session.note_ = base + " already holds a session; this one goes to " + dir +
                         " (to see the old one: gordian explain " + ShownQuote(base) + ")";

@@ -25,6 +25,8 @@ class Session {
 
   const std::string& dir() const { return dir_; }  // as people typed it; empty: no session
   const std::string& note() const { return note_; }
+  // The session of the same name before this one; empty: none.
+  const std::string& before() const { return before_; }
   std::string absolute_dir() const;
   // That very folder, whatever its path leads to later; null: no session.
   const std::shared_ptr<const OwnedFolder>& folder() const { return folder_; }
@@ -38,6 +40,7 @@ class Session {
   std::string dir_;
   std::shared_ptr<const OwnedFolder> folder_;
   std::string note_;
+  std::string before_;
   nlohmann::ordered_json manifest_;
 };
 

@@ -94,6 +94,7 @@ void JobRunner::Say(const std::string& text) const {
 }
 
 JobOutcome JobRunner::Run(bool preload_emulator) {
+  outcome_.restarts = options_.restarts;
   StartObserving();
   const std::vector<Variable> variables =
       JobVariables(paths_,
@@ -283,12 +284,20 @@ Status JobRunner::ObserveFromAfar() {
 // A verdict from elsewhere may be about another job by the same name, or made up: it ends the job
 // only where it names a process of it that lives.
 bool JobRunner::MayEnd(const std::vector<std::string>& rings) const {
-  if (!TrustsAnalyzer(options_.config) || rings.empty()) return false;
+  return TrustsAnalyzer(options_.config) && !Named(rings).empty();
+}
+
+// The living processes of this job that have these ring files.
+std::vector<ProcessKey> JobRunner::Named(const std::vector<std::string>& rings) const {
+  if (rings.empty()) return {};
   const std::vector<ProcessKey> ours = Descendants(getpid(), {});
-  return std::any_of(rings.begin(), rings.end(), [&](const std::string& ring) {
+  std::vector<ProcessKey> all;
+  for (const std::string& ring : rings) {
     ProcessKey named;
-    return ParseRingFileName(ring, &named) && std::binary_search(ours.begin(), ours.end(), named);
-  });
+    if (ParseRingFileName(ring, &named) && std::binary_search(ours.begin(), ours.end(), named))
+      all.push_back(named);
+  }
+  return all;
 }
 
 // Each start of the job gets its own folder: a restart has another collector with other batches.
@@ -325,6 +334,7 @@ void JobRunner::Loop() {
     TellNews();
     if (!root_gone_) {
       Recover();
+    NoteComeback();
       ActOnVerdict();
       CheckLibraries();
       continue;
@@ -351,7 +361,7 @@ int JobRunner::PollTimeout() const {
   if (acting_since_ && !acted_) {
     return 5;
   }
-  return desk_->WantsTicks() ? 100 : 1000;
+  return desk_->WantsTicks() || before_restart_ ? 100 : 1000;
 }
 
 void JobRunner::HandleSignals() {
@@ -574,6 +584,14 @@ void JobRunner::ActOnVerdict() {
     return;
   }
   spdlog::info("ending the job for its verdict");
+  if (IsRestart(options_.config.on_verdict)) {
+    Restart();
+  } else {
+    KillJob();
+  }
+}
+
+void JobRunner::KillJob() {
   desk_->Close();
   outcome_.problem = true;
   outcome_.killed_by_gordian = true;
@@ -584,6 +602,84 @@ void JobRunner::ActOnVerdict() {
 }
 
 void JobRunner::RunUserCommand() {
+// A launcher below gordian learns of the ends of its ranks and starts them again, or ends. Where the
+// job's first process is a rank, only who started gordian can start the job again.
+void JobRunner::Restart() {
+  const VerdictDesk::Acting acting = desk_->acting();
+  int& times = outcome_.restarts.causes[acting.cause];
+  if (times >= options_.config.most_restarts) {
+    Say("gordian: started again " + std::to_string(times) + (times == 1 ? " time" : " times") +
+        " for the same cause, not again: " + Printable(acting.cause) + "\n");
+    KillJob();
+    return;
+  }
+  ++times;
+  const std::vector<ProcessKey> ranks = Named(acting.rings);
+  const bool first_is_rank = std::any_of(
+      ranks.begin(), ranks.end(), [&](const ProcessKey& rank) { return rank.pid == outcome_.pid; });
+  if (ranks.empty() || first_is_rank) {
+    outcome_.restart_wanted = true;
+    KillJob();
+    return;
+  }
+  KeepVerdict();
+  before_restart_.emplace();
+  before_restart_->seen = collector_->stats().processes;
+  for (const RingFileEntry& ring : ListRings(options_.ring_dir))
+    before_restart_->rings.push_back(ring.process);
+  EndRanks(ranks);
+  Say("gordian: ended the ranks of start " + std::to_string(outcome_.restarts.starts) +
+      " for this verdict, so that their launcher starts them again (" + std::to_string(times) +
+      " of " + std::to_string(options_.config.most_restarts) + " for this cause)\n");
+  acted_ = false;
+  acting_since_.reset();
+}
+
+// The next start's verdict replaces the session's.
+void JobRunner::KeepVerdict() const {
+  if (options_.session_folder == nullptr) return;
+  const std::string number = std::to_string(outcome_.restarts.starts);
+  for (const auto& [from, to] : {std::pair("verdict.json", "verdict." + number + ".json"),
+                                 std::pair("report.txt", "report." + number + ".txt")}) {
+    if (const Status status = options_.session_folder->CopyFile(from, to); !status.ok())
+      PrintError(status.message());
+  }
+}
+
+// With all that the ranks have started. SIGKILL, since a thread in NCCL hears nothing else.
+void JobRunner::EndRanks(const std::vector<ProcessKey>& ranks) {
+  spdlog::info("ending {} ranks for their verdict", ranks.size());
+  std::vector<ProcessKey> all = ranks;
+  for (const ProcessKey& rank : ranks) {
+    collector_->NoteKill(rank.pid, rank.start);
+    for (const ProcessKey& below : Descendants(rank.pid, Spared())) all.push_back(below);
+  }
+  const auto find = [&] {
+    std::erase_if(all, [](const ProcessKey& process) { return !IsAlive(process); });
+    return all;
+  };
+  if (const size_t left = KillUntilGone(
+          find, [this] { Reap(); }, kKillLimit);
+      left > 0) {
+    PrintError(std::to_string(left) +
+               " processes of the ranks did not die within 5 s of SIGKILL (stuck in the kernel?)");
+  }
+}
+
+// Notices that the launcher has started a rank again, which may have ended since.
+void JobRunner::NoteComeback() {
+  if (!before_restart_) return;
+  const std::vector<ProcessKey>& before = before_restart_->rings;
+  const std::vector<RingFileEntry> now = ListRings(options_.ring_dir);
+  const bool came = collector_->stats().processes > before_restart_->seen ||
+                    std::any_of(now.begin(), now.end(), [&](const RingFileEntry& ring) {
+                      return std::find(before.begin(), before.end(), ring.process) == before.end();
+                    });
+  if (!came) return;
+  before_restart_.reset();
+  ++outcome_.restarts.starts;
+}
+
   const model::Finding finding = desk_->latest();
   std::vector<Variable> variables = VerdictVariables(finding);
   variables.emplace_back("GORDIAN_SESSION", options_.absolute_session_dir);
@@ -645,6 +741,15 @@ void JobRunner::StopObserving() {
   }
   recovery_.reset();
   if (!end_announced_) {
+  NoteComeback();
+  // The launcher has started nothing again.
+  if (before_restart_ && !desk_->interrupted()) {
+    outcome_.restart_wanted = true;
+    outcome_.problem = true;
+    desk_->Close();
+    end_announced_ = true;
+    collector_->JobEnded(v1::EXIT_KIND_SIGNAL, SIGKILL, /*killed_by_gordian=*/true);
+  }
     const bool by_signal = WIFSIGNALED(outcome_.wait_status);
     collector_->JobEnded(
         by_signal ? v1::EXIT_KIND_SIGNAL : v1::EXIT_KIND_CODE,

@@ -19,6 +19,7 @@
 #include "cli/job/launcher.h"
 #include "cli/job/process_tree.h"
 #include "cli/run/guardian.h"
+#include "cli/run/restarts.h"
 #include "cli/run/run_page.h"
 #include "common/config.h"
 #include "common/owned_folder.h"
@@ -53,6 +54,7 @@ struct JobOptions {
   PageTls http_tls;
   std::string metrics_file;  // empty: none
   metrics::OtlpTarget otlp;  // empty: metrics are not pushed
+  RestartCounts restarts;    // with those of the sessions before
   bool color = false;
   int width = 100;
 };
@@ -62,6 +64,8 @@ struct JobOutcome {
   pid_t pid = 0;
   int wait_status = 0;             // of the job's first process
   bool killed_by_gordian = false;  // for a verdict
+  bool restart_wanted = false;     // gordian ended it to be started again, and nobody here has
+  RestartCounts restarts;          // as the job has ended
   bool problem = false;            // by the last verdict
   std::vector<std::string>
       foreign_libraries;  // with --emulator: gordian ended the job because it mapped these
@@ -111,6 +115,12 @@ class JobRunner {
   void ActOnVerdict();
   void CheckLibraries();
   void RunUserCommand();
+  void KillJob();
+  void Restart();
+  void EndRanks(const std::vector<ProcessKey>& ranks);
+  void NoteComeback();
+  std::vector<ProcessKey> Named(const std::vector<std::string>& rings) const;
+  void KeepVerdict() const;
   void EndTree();
   void NoteDegradedSession();
   void NoteUnseenRanks();
@@ -144,6 +154,12 @@ class JobRunner {
   bool passed_on_ = false;                // to the processes that outlived the job's first one
   std::optional<uint64_t> acting_since_;  // when gordian decided to act on the verdict
   bool acted_ = false;
+  // Of --on-verdict restart: what had rings when gordian ended the ranks, until another process has.
+  struct BeforeRestart {
+    uint64_t seen = 0;  // as Collector::Stats::processes
+    std::vector<ProcessKey> rings;
+  };
+  std::optional<BeforeRestart> before_restart_;
   std::vector<pid_t> user_commands_;              // commands of exec: that still run
   std::map<ProcessKey, uint64_t> checked_since_;  // since when, by process
   uint64_t started_ns_ = 0;

@@ -98,7 +98,7 @@ StatusOr<RunConfig> MakeConfig(const RunFlags& flags) {
   }
   if (flags.on_verdict) {
     GORDIAN_RETURN_IF_ERROR(ParseOnVerdict("--on-verdict", *flags.on_verdict, &config.on_verdict,
-                                           &config.on_verdict_command));
+                                           &config.on_verdict_command, &config.most_restarts));
   }
   if (flags.suspect_after) {
     StatusOr<double> seconds = ParseSeconds("--suspect-after", *flags.suspect_after);
@@ -219,6 +219,8 @@ void DescribeEnd(const JobOutcome& outcome, int exit_code, Session* session) {
   for (const SavedRing& ring : SavedRings(session->dir() + "/rings")) {
     processes.push_back({{"pid", ring.pid}, {"rank", ring.rank}, {"local_rank", ring.local_rank}});
   }
+  if (!outcome.restarts.causes.empty())
+    manifest["restarts"] = RestartsJson(outcome.restarts, outcome.restart_wanted);
   manifest["processes"] = std::move(processes);
 }
 
@@ -232,8 +234,9 @@ std::string ClosingLine(const JobOutcome& outcome, const std::string& session_di
   if (outcome.problem) {
     line += std::string(model::Name(main.verdict)) + " (" + model::Name(main.confidence) + ")";
     if (main.recovery.recovered) line += ", recovered";
-    line +=
-        outcome.killed_by_gordian ? ", job killed" : ", job ended with " + std::to_string(job_code);
+    line += outcome.restart_wanted      ? ", ended to be started again"
+            : outcome.killed_by_gordian ? ", job killed"
+                                        : ", job ended with " + std::to_string(job_code);
     line += skipped;
     if (!session_dir.empty()) {
       line += "; next: gordian explain " + ShownQuote(session_dir);
@@ -440,6 +443,14 @@ int Run(const RunFlags& flags, std::vector<std::string> command, const MakeRunPa
   options.width = TerminalWidth(STDERR_FILENO);
   SweepAbandonedFolders();
   const StatusOr<OwnedFolder> rings = CreateRingFolder(kRingFolderBase, session.absolute_dir());
+  if (IsRestart(config->on_verdict)) {
+    options.restarts = CountsAfter(session.before(), command);
+    if (options.restarts.starts > 1 && !config->quiet) {
+      WriteAll(STDERR_FILENO, "gordian: start " + std::to_string(options.restarts.starts) +
+                                  " of this job; the one before is in " +
+                                  ShownQuote(session.before()) + "\n");
+    }
+  }
   if (rings.ok()) {
     options.ring_dir = rings->path();
   } else {
@@ -454,7 +465,7 @@ int Run(const RunFlags& flags, std::vector<std::string> command, const MakeRunPa
     }
   }
   if (const OnVerdict what = config->on_verdict;
-      (what == OnVerdict::kKill || what == OnVerdict::kKillSuspected) && !TrustsAnalyzer(*config)) {
+      what != OnVerdict::kReport && what != OnVerdict::kExec && !TrustsAnalyzer(*config)) {
     PrintError("verdicts of " + config->analyzer +
                " come over a network that proves nobody's name, so they will not end this job; "
                "if you trust it, add --trust-analyzer, or use TLS (--tls-ca)");
@@ -489,7 +500,9 @@ int Run(const RunFlags& flags, std::vector<std::string> command, const MakeRunPa
     exit_code = kExitOwnFailure;
   } else {
     const int job_code = ExitCodeOfStatus(outcome.wait_status);
-    exit_code = outcome.killed_by_gordian ? 128 + SIGKILL : job_code;
+    exit_code = outcome.restart_wanted      ? kExitRestart
+                : outcome.killed_by_gordian ? 128 + SIGKILL
+                                            : job_code;
     if (outcome.problem && flags.error_exitcode) {
       exit_code = *flags.error_exitcode;
     }
@@ -563,8 +576,9 @@ void AddRunVerb(CLI::App& app, VerbContext* context) {
           "--on-verdict", flags->on_verdict,
           "report: print it and leave the job running (default); recover: let a job that is stuck "
           "by the order of its collectives alone go on (docs/recovery.md); kill: end the job on a "
-          "confirmed problem; kill-suspected: on a suspected one too; exec:CMD: run a shell "
-          "command")
+          "confirmed problem; kill-suspected: on a suspected one too; restart[:N]: end the ranks, "
+          "for their launcher to start them again, at most N times for one cause (default: 3), then "
+          "kill; restart-suspected[:N]; exec:CMD: run a shell command")
       ->type_name("WHAT");
   verb->add_option(
           "--suspect-after", flags->suspect_after,
@@ -618,8 +632,9 @@ void AddRunVerb(CLI::App& app, VerbContext* context) {
                  "would have met (gordian predict); one counts as a problem for --error-exitcode");
   verb->add_flag("--quiet", flags->quiet, "Print nothing on stderr but errors");
   verb->footer(
-      "Exit code: the job's own (128 + signal when it was killed); 137 when gordian killed it; 125 "
-      "gordian's own failure, 126 not executable, 127 not found.\n"
+      "Exit code: the job's own (128 + signal when it was killed); 137 when gordian killed it; 75 "
+      "when gordian ended it to be started again, and nothing below gordian did; 125 gordian's own "
+      "failure, 126 not executable, 127 not found.\n"
       "Example: gordian run --on-verdict kill -- torchrun --nproc-per-node 8 train.py");
   verb->callback([=] {
     context->chosen = [=] {

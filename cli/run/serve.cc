@@ -273,6 +273,7 @@ metrics::OtlpPushOptions PushOf(metrics::OtlpTarget target,
 int Serve(const ServeFlags& flags) {
   OnVerdict what = OnVerdict::kReport;
   std::string command;
+  int most_restarts = 0;  // of runs alone
   double suspect_after_s = 5;
   Status status = CheckAddress("--listen", flags.listen, /*zero_port_allowed=*/true);
   if (status.ok() && flags.tls.on() != !flags.tls.key.empty()) {
@@ -285,7 +286,7 @@ int Serve(const ServeFlags& flags) {
     status = CheckAddress("--http", flags.http, /*zero_port_allowed=*/true);
   }
   if (status.ok() && flags.on_verdict) {
-    status = ParseOnVerdict("--on-verdict", *flags.on_verdict, &what, &command);
+    status = ParseOnVerdict("--on-verdict", *flags.on_verdict, &what, &command, &most_restarts);
     if (status.ok() && what != OnVerdict::kReport && what != OnVerdict::kExec) {
       status = Status::InvalidArgument(
           "--on-verdict of serve takes report or exec:CMD; to end a job, give the option on its "

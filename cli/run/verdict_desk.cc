@@ -7,6 +7,7 @@
 
 #include "analyzer/report/report.h"
 #include "cli/run/job_runner.h"
+#include "cli/run/restarts.h"
 #include "common/clock.h"
 #include "common/utf8.h"
 
@@ -52,6 +53,8 @@ void VerdictDesk::OnVerdict(const analyzer::VerdictUpdate& update) {
                             : "gordian: the suspicion is withdrawn: the job made progress\n");
         break;
     }
+    if (policy_.acts_on() && IsRestart(options_.config.on_verdict))
+      acting_ = {CauseOf(*policy_.acts_on(), update.sites), update.rings};
     for (const model::Finding& finding : policy_.TakeFurther()) {
       news_.push_back(analyzer::FurtherText(finding, report));
     }
@@ -120,6 +123,11 @@ std::deque<std::string> VerdictDesk::TakeNotices() {
 bool VerdictDesk::ActNow(uint64_t records, bool unfinished) {
   const std::lock_guard lock(mutex_);
   return !closed_ && policy_.ActNow(MonoNs(), records, unfinished);
+}
+
+VerdictDesk::Acting VerdictDesk::acting() const {
+  const std::lock_guard lock(mutex_);
+  return acting_;
 }
 
 bool VerdictDesk::WantsTicks() const {

@@ -43,6 +43,12 @@ class VerdictDesk {
   std::deque<std::string> TakeNotices();
   // As VerdictPolicy::ActNow; false after Close.
   bool ActNow(uint64_t records, bool unfinished);
+  // What the latest verdict that may be acted upon is about.
+  struct Acting {
+    std::string cause;               // CauseOf
+    std::vector<std::string> rings;  // of the processes that its problems are about
+  };
+  Acting acting() const;
   bool WantsTicks() const;
   bool problem() const;
   model::Finding latest() const;
@@ -64,6 +70,7 @@ class VerdictDesk {
   std::deque<std::string> news_;
   std::deque<std::string> notices_;
   model::Finding latest_;
+  Acting acting_;
   bool interrupted_ = false;
   bool closed_ = false;
   bool stacks_said_ = false;

@@ -67,27 +67,7 @@ VerdictPolicy::Say VerdictPolicy::Judge(const model::Verdict& verdict, bool inte
   problem_ = model::SaysTrouble(main.verdict) && main.confidence != Confidence::kPossible &&
              !(interrupted && Gone(main.verdict));
 
-  act_ = false;
-  waiting_for_stall_ = false;
-  std::vector<const Finding*> all = {&main};
-  for (const Finding& finding : verdict.findings) {
-    all.push_back(&finding);
-  }
-  for (const Finding* finding : all) {
-    const bool sure = finding->confidence == Confidence::kConfirmed ||
-                      (finding->confidence == Confidence::kSuspected &&
-                       options_.on_verdict == OnVerdict::kKillSuspected);
-    if (!model::SaysTrouble(finding->verdict) || !sure || (interrupted && Gone(finding->verdict))) {
-      continue;
-    }
-    if (!may_end && options_.on_verdict != OnVerdict::kExec) continue;
-    if (finding->verdict == VerdictKind::kMismatch && options_.on_verdict != OnVerdict::kExec) {
-      waiting_for_stall_ = true;
-    } else {
-      act_ = true;
-    }
-  }
-
+  ChooseWhatToActOn(verdict, interrupted, may_end);
   if (!problem_) {
     if (reported_ && !withdrawn_) {
       withdrawn_ = true;
@@ -128,6 +108,44 @@ VerdictPolicy::Say VerdictPolicy::Judge(const model::Verdict& verdict, bool inte
   return other && is_new ? Say::kHeadline : Say::kNothing;
 }
 
+void VerdictPolicy::ChooseWhatToActOn(const model::Verdict& verdict, bool interrupted,
+                                      bool may_end) {
+  const OnVerdict what = options_.on_verdict;
+  const bool restart = IsRestart(what);
+  const bool suspected = what == OnVerdict::kKillSuspected || what == OnVerdict::kRestartSuspected;
+  restarts_ = verdict.restarts.times;
+  if (restart && acted_ && restarts_ > restarts_acted_) acted_ = false;
+
+  act_ = false;
+  stall_ns_ = 0;
+  acts_on_.reset();
+  stalled_at_ns_ = 0;
+  std::vector<const Finding*> all = {&verdict.main};
+  for (const Finding& finding : verdict.findings) {
+    all.push_back(&finding);
+  }
+  for (const Finding* finding : all) {
+    stalled_at_ns_ = std::max(stalled_at_ns_, finding->stalled_at_ns);
+    const bool sure = finding->confidence == Confidence::kConfirmed ||
+                      (finding->confidence == Confidence::kSuspected && suspected);
+    if (!model::SaysTrouble(finding->verdict) || !sure || (interrupted && Gone(finding->verdict))) {
+      continue;
+    }
+    if (!may_end && what != OnVerdict::kExec) continue;
+    if (acted_until_ns_ != 0 && finding->stalled_at_ns <= acted_until_ns_) continue;
+    const bool waits = finding->verdict == VerdictKind::kMismatch && what != OnVerdict::kExec;
+    const bool launcher_knows = restart && Gone(finding->verdict);
+    if (launcher_knows || waits) {
+      const uint64_t patience = (launcher_knows ? 3 : 1) * options_.suspect_after_ns;
+      stall_ns_ = stall_ns_ == 0 ? patience : std::min(stall_ns_, patience);
+      if (!acts_on_) acts_on_ = *finding;
+    } else {
+      if (!act_) acts_on_ = *finding;
+      act_ = true;
+    }
+  }
+}
+
 std::vector<Finding> VerdictPolicy::TakeFurther() { return std::exchange(further_, {}); }
 
 bool VerdictPolicy::ActNow(uint64_t now_ns, uint64_t records, bool unfinished) {
@@ -136,17 +154,21 @@ bool VerdictPolicy::ActNow(uint64_t now_ns, uint64_t records, bool unfinished) {
     return false;
   }
   bool act = act_;
-  if (waiting_for_stall_) {
+  if (stall_ns_ > 0) {
     if (!still_since_ns_ || records != last_records_ || !unfinished) {
       last_records_ = records;
       still_since_ns_ = now_ns;
-    } else if (now_ns - *still_since_ns_ >= options_.suspect_after_ns) {
+    } else if (now_ns - *still_since_ns_ >= stall_ns_) {
       act = true;
     }
   } else {
     still_since_ns_.reset();
   }
   acted_ = act;
+  if (act && IsRestart(options_.on_verdict)) {
+    restarts_acted_ = restarts_;
+    acted_until_ns_ = std::max<uint64_t>(stalled_at_ns_, 1);
+  }
   return act;
 }
 

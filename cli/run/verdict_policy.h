@@ -53,13 +53,20 @@ class VerdictPolicy {
   bool ActNow(uint64_t now_ns, uint64_t records, bool unfinished);
 
   // A mismatch alone stops nothing, so the policy acts on it only after nothing has moved for
-  // suspect_after.
-  bool WantsTicks() const { return waiting_for_stall_ && !acted_; }
+  // suspect_after. Of a rank that has ended the job's launcher learns, too: to restart, the policy
+  // leaves it three times as long. Having acted to restart, it acts again once the ranks have come
+  // back, on what has happened since.
+  bool WantsTicks() const { return stall_ns_ > 0 && !acted_; }
+
+  // The finding of the latest verdict that ActNow acts, or may come to act, upon; null: none.
+  const std::optional<model::Finding>& acts_on() const { return acts_on_; }
 
   // The latest verdict is a problem.
   bool problem() const { return problem_; }
 
  private:
+  void ChooseWhatToActOn(const model::Verdict& verdict, bool interrupted, bool may_end);
+
   const Options options_;
   bool reported_ = false;
   bool problem_ = false;
@@ -70,9 +77,14 @@ class VerdictPolicy {
   int told_again_ = 0;
   std::set<std::string> shown_;  // findings in a report or a line of their own
   std::vector<model::Finding> further_;
+  std::optional<model::Finding> acts_on_;
   bool act_ = false;
   bool acted_ = false;
-  bool waiting_for_stall_ = false;
+  uint64_t stall_ns_ = 0;        // act after nothing has moved for so long; 0: do not
+  int restarts_ = 0;             // as of the latest verdict
+  int restarts_acted_ = 0;       // as of the verdict that was acted upon
+  uint64_t stalled_at_ns_ = 0;   // the latest of the latest verdict's findings
+  uint64_t acted_until_ns_ = 0;  // a finding that stalled by then is of an earlier start
   uint64_t last_records_ = 0;
   std::optional<uint64_t> still_since_ns_;
 };

@@ -219,5 +219,54 @@ TEST(VerdictVariables, NameTheProcessOfEachCulprit) {
   EXPECT_EQ(variables["GORDIAN_CULPRIT_NODES"], "- n1");
 }
 
+model::Verdict Stalled(uint64_t at_ns, VerdictKind kind = VerdictKind::kDeadlock) {
+  model::Verdict verdict = Make(kind);
+  verdict.main.stalled_at_ns = at_ns;
+  return verdict;
+}
+
+// What it acted upon stands until the launcher has brought the ranks back.
+TEST(VerdictPolicy, RestartActsOnceForEachStart) {
+  VerdictPolicy policy({.on_verdict = OnVerdict::kRestart});
+  policy.Judge(Stalled(5 * kSecond), false);
+  ASSERT_TRUE(policy.acts_on().has_value());
+  EXPECT_TRUE(policy.ActNow(6 * kSecond, 0, true));
+  policy.Judge(Stalled(5 * kSecond), false);
+  EXPECT_FALSE(policy.ActNow(7 * kSecond, 0, true)) << "the same, of the same start";
+  model::Verdict old = Stalled(5 * kSecond);
+  old.restarts.times = 1;
+  policy.Judge(old, false);
+  EXPECT_FALSE(policy.ActNow(8 * kSecond, 0, true)) << "the same, of an earlier start";
+  model::Verdict again = Stalled(9 * kSecond);
+  again.restarts.times = 1;
+  policy.Judge(again, false);
+  EXPECT_TRUE(policy.ActNow(10 * kSecond, 0, true));
+  EXPECT_FALSE(policy.ActNow(11 * kSecond, 0, true));
+}
+
+TEST(VerdictPolicy, RestartLeavesSuspicionsAlone) {
+  model::Verdict late = Make(VerdictKind::kRankNotJoined, Confidence::kSuspected);
+  late.main.stalled_at_ns = kSecond;
+  VerdictPolicy confirmed({.on_verdict = OnVerdict::kRestart});
+  confirmed.Judge(late, false);
+  EXPECT_FALSE(confirmed.ActNow(6 * kSecond, 0, true));
+  VerdictPolicy suspected({.on_verdict = OnVerdict::kRestartSuspected});
+  suspected.Judge(late, false);
+  EXPECT_TRUE(suspected.ActNow(6 * kSecond, 0, true));
+}
+
+// A launcher sees that a rank has ended, and has its own way to deal with that.
+TEST(VerdictPolicy, RestartLeavesTheLauncherTimeForARankThatHasEnded) {
+  VerdictPolicy policy({.on_verdict = OnVerdict::kRestart, .suspect_after_ns = 5 * kSecond});
+  policy.Judge(Stalled(kSecond, VerdictKind::kRankExited), false);
+  EXPECT_TRUE(policy.WantsTicks());
+  EXPECT_FALSE(policy.ActNow(0, 7, true));
+  EXPECT_FALSE(policy.ActNow(14 * kSecond, 7, true));
+  EXPECT_TRUE(policy.ActNow(15 * kSecond, 7, true));
+  VerdictPolicy kill({.on_verdict = OnVerdict::kKill, .suspect_after_ns = 5 * kSecond});
+  kill.Judge(Stalled(kSecond, VerdictKind::kRankExited), false);
+  EXPECT_TRUE(kill.ActNow(0, 7, true));
+}
+
 }  // namespace
 }  // namespace gordian::cli
