@@ -50,9 +50,12 @@ constexpr Setting kSettings[] = {
     {"GORDIAN_GRAPH_MARKERS", "shim", "0",
      "1: put events into captured graphs too, which changes the job's graphs"},
     {"GORDIAN_COLLECTIVES", "run", "nccl",
-     "preemptive: gordian's own runtime runs the collectives (docs/runtime.md)"},
+     "preemptive[:NAME,...]: gordian's own runtime runs the collectives, all or those of the "
+     "communicators with these names (docs/runtime.md)"},
     {"GORDIAN_COLLECTIVES_LIBRARY", "shim", "",
      "library of the runtime that runs the collectives; empty: NCCL"},
+    {"GORDIAN_COLLECTIVES_NAMES", "shim", "",
+     "names of the communicators whose collectives that library runs, a comma between; empty: all"},
     {"GORDIAN_RECOVERY", "shim", "0",
      "1: NCCL runs the collectives, and the runtime those that are stuck (docs/recovery.md)"},
     {"GORDIAN_STUB_COMPUTE", "shim", "0", "1: skip kernels that take no part in communication"},
@@ -182,6 +185,26 @@ Status ParseOnVerdict(std::string_view name, std::string_view text, OnVerdict* w
   return Status::Ok();
 }
 
+Status ParseCollectives(std::string_view name, std::string_view text, bool* preemptive,
+                        std::vector<std::string>* names) {
+  names->clear();
+  const size_t colon = text.find(':');
+  *preemptive = text.substr(0, colon) == "preemptive";
+  if (!*preemptive && text != "nccl")
+    return Bad(name, text, "nccl, preemptive, or preemptive:NAME,NAME");
+  if (colon == std::string_view::npos) return Status::Ok();
+  for (std::string_view rest = text.substr(colon + 1);;) {
+    const size_t comma = rest.find(',');
+    const std::string_view one = rest.substr(0, comma);
+    if (one.empty() || names->size() == kMostCollectivesNames) {
+      return Bad(name, text, "the names of 1 to 64 communicators, as preemptive:dp,tp");
+    }
+    if (std::find(names->begin(), names->end(), one) == names->end()) names->emplace_back(one);
+    if (comma == std::string_view::npos) return Status::Ok();
+    rest.remove_prefix(comma + 1);
+  }
+}
+
 AccessFiles AccessFromEnvironment(const Environment& environment) {
   return {.token = environment("GORDIAN_TOKEN_FILE").value_or(""),
           .tls_ca = environment("GORDIAN_TLS_CA").value_or(""),
@@ -219,9 +242,8 @@ StatusOr<RunConfig> RunConfig::FromEnvironment(const Environment& environment) {
   GORDIAN_RETURN_IF_ERROR(read_bool("GORDIAN_NCCL_PROFILER", &config.nccl_profiler));
   GORDIAN_RETURN_IF_ERROR(read_bool("GORDIAN_STUB_COMPUTE", &config.stub_compute));
   if (auto text = environment("GORDIAN_COLLECTIVES")) {
-    if (*text != "nccl" && *text != "preemptive")
-      return Bad("GORDIAN_COLLECTIVES", *text, "nccl or preemptive");
-    config.preemptive_collectives = *text == "preemptive";
+    GORDIAN_RETURN_IF_ERROR(ParseCollectives(
+        "GORDIAN_COLLECTIVES", *text, &config.preemptive_collectives, &config.preemptive_names));
   }
   config.stub_keep = environment("GORDIAN_STUB_COMPUTE_KEEP").value_or("");
   config.stub_skip = environment("GORDIAN_STUB_COMPUTE_SKIP").value_or("");

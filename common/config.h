@@ -73,9 +73,10 @@ struct RunConfig {
   // are skipped.
   bool stub_compute = false;
   std::string stub_keep, stub_skip;
-  // GORDIAN_COLLECTIVES: nccl | preemptive; which library runs the job's collectives
-  // (docs/runtime.md).
+  // GORDIAN_COLLECTIVES: nccl | preemptive[:NAME,...]; which library runs the job's collectives
+  // (docs/runtime.md), all of them or those of the communicators with these names.
   bool preemptive_collectives = false;
+  std::vector<std::string> preemptive_names;  // empty: all
   // GORDIAN_CUPTI: 1 observes driver calls through CUPTI (interpose/sources/cupti_source.h).
   bool cupti = false;
   // GORDIAN_NCCL_PROFILER: 1 makes the shim NCCL's profiler plugin
@@ -107,6 +108,11 @@ StatusOr<double> ParseSeconds(std::string_view name, std::string_view text);
 // the fields.
 Status ParseOnVerdict(std::string_view name, std::string_view text, OnVerdict* what,
                       std::string* command, int* most_restarts);
+// Splits "nccl", "preemptive" or "preemptive:dp,tp" into the two fields.
+Status ParseCollectives(std::string_view name, std::string_view text, bool* preemptive,
+                        std::vector<std::string>* names);
+// The shim's GORDIAN_COLLECTIVES_NAMES has a bit for each.
+inline constexpr size_t kMostCollectivesNames = 64;
 
 }  // namespace gordian
 

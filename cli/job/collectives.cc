@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/output.h"
+#include "common/utf8.h"
 #include "proto/ring/recovery.h"
 #include "runtime/include/gordian/runtime_front.h"
 
@@ -69,6 +70,9 @@ CollectiveCounts SumCollectives(const std::string& session_dir) {
     sum.helped += counters.helped;
     sum.registered += counters.registered;
     sum.direct += counters.direct;
+    sum.not_named += counters.not_named;
+    sum.names_found |= counters.names_found;
+    sum.known = true;
   }
   return sum;
 }
@@ -82,6 +86,7 @@ std::string CollectivesLine(const CollectiveCounts& c) {
   const auto add = [&](uint64_t count, const char* why) {
     if (count != 0) left += (left.empty() ? "" : ", ") + WithCommas(count) + " " + why;
   };
+  add(c.not_named, "of communicators that --collectives does not name");
   add(c.not_agreed, "of communicators that not all members routed to it");
   add(c.own_operator, "with an operator of the program's own");
   add(c.in_graph, "in captured CUDA graphs");
@@ -92,6 +97,18 @@ std::string CollectivesLine(const CollectiveCounts& c) {
             " written there by other ranks";
   }
   return line + "\n";
+}
+
+std::string UnknownNamesLine(const CollectiveCounts& counts,
+                             const std::vector<std::string>& names) {
+  std::string unknown;
+  for (size_t i = 0; counts.known && i < names.size(); ++i) {
+    if ((counts.names_found >> i & 1) == 0)
+      unknown += (unknown.empty() ? "" : ", ") + Printable(names[i]);
+  }
+  if (unknown.empty()) return "";
+  return "gordian: --collectives names what no communicator was called when it was made: " +
+         unknown + " (gordian status lists the names)\n";
 }
 
 }  // namespace gordian::cli

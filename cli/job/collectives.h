@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace gordian::cli {
 
@@ -17,12 +18,16 @@ void RemoveSharedMemory(const std::string& tag);
 
 struct CollectiveCounts {
   uint64_t operations = 0, comms = 0, comms_with_nccl = 0, not_agreed = 0, own_operator = 0,
-           in_graph = 0, helped = 0, registered = 0, direct = 0;
+           in_graph = 0, helped = 0, registered = 0, direct = 0, not_named = 0;
+  uint64_t names_found = 0;  // a bit for each name that was asked for
+  bool known = false;        // some process has counted
 };
 // Adds up the counts of a session's processes; skips files of another size.
 CollectiveCounts SumCollectives(const std::string& session_dir);
 // Formats the counts as one line for people.
 std::string CollectivesLine(const CollectiveCounts& counts);
+// Says which of the names no communicator had; "": each was found, or nothing is known.
+std::string UnknownNamesLine(const CollectiveCounts& counts, const std::vector<std::string>& names);
 
 }  // namespace gordian::cli
 

@@ -83,6 +83,10 @@ std::vector<Variable> JobVariables(const InstallPaths& paths, const JobEnvironme
     // Emulated devices are the host's processors.
     variables.emplace_back("GORDIAN_COLLECTIVES_LIBRARY",
                            options.emulator ? paths.runtime : paths.runtime_cuda);
+    std::string names;
+    for (const std::string& name : options.preemptive_names)
+      names += (names.empty() ? "" : ",") + name;
+    variables.emplace_back("GORDIAN_COLLECTIVES_NAMES", names);
     variables.emplace_back("GRT_SESSION", SharedMemoryTag(options.ring_dir));
     // The runtime now serves the program's warm-up. Operations captured in graphs stay with NCCL,
     // and must not be the first use that connects the members: captures in different orders would

@@ -23,6 +23,7 @@ struct JobEnvironmentOptions {
   bool graph_markers = false;
   // Routes collectives to gordian's runtime, whose shared memory is named after `ring_dir`.
   bool preemptive_collectives = false;
+  std::vector<std::string> preemptive_names;  // of communicators; empty: all
   // Keeps that runtime for the operations of a job that is stuck.
   bool recovery = false;
   // Skips launches of kernels; patterns in the shim's syntax, empty: none.

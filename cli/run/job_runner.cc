@@ -104,6 +104,7 @@ JobOutcome JobRunner::Run(bool preload_emulator) {
                     .preload_emulator = preload_emulator,
                     .graph_markers = options_.config.graph_markers,
                     .preemptive_collectives = options_.config.preemptive_collectives,
+                    .preemptive_names = options_.config.preemptive_names,
                     .recovery = options_.config.on_verdict == OnVerdict::kRecover,
                     .stub_compute = options_.config.stub_compute,
                     .stub_keep = options_.config.stub_keep,
@@ -332,9 +333,9 @@ void JobRunner::Loop() {
     HandleSignals();
     desk_->ClearWake();
     TellNews();
+    NoteComeback();
     if (!root_gone_) {
       Recover();
-    NoteComeback();
       ActOnVerdict();
       CheckLibraries();
       continue;
@@ -583,7 +584,6 @@ void JobRunner::ActOnVerdict() {
     RunUserCommand();
     return;
   }
-  spdlog::info("ending the job for its verdict");
   if (IsRestart(options_.config.on_verdict)) {
     Restart();
   } else {
@@ -592,6 +592,7 @@ void JobRunner::ActOnVerdict() {
 }
 
 void JobRunner::KillJob() {
+  spdlog::info("ending the job for its verdict");
   desk_->Close();
   outcome_.problem = true;
   outcome_.killed_by_gordian = true;
@@ -601,7 +602,6 @@ void JobRunner::KillJob() {
   EndTree();
 }
 
-void JobRunner::RunUserCommand() {
 // A launcher below gordian learns of the ends of its ranks and starts them again, or ends. Where the
 // job's first process is a rank, only who started gordian can start the job again.
 void JobRunner::Restart() {
@@ -680,6 +680,7 @@ void JobRunner::NoteComeback() {
   ++outcome_.restarts.starts;
 }
 
+void JobRunner::RunUserCommand() {
   const model::Finding finding = desk_->latest();
   std::vector<Variable> variables = VerdictVariables(finding);
   variables.emplace_back("GORDIAN_SESSION", options_.absolute_session_dir);
@@ -740,7 +741,6 @@ void JobRunner::StopObserving() {
     return;
   }
   recovery_.reset();
-  if (!end_announced_) {
   NoteComeback();
   // The launcher has started nothing again.
   if (before_restart_ && !desk_->interrupted()) {
@@ -750,6 +750,7 @@ void JobRunner::StopObserving() {
     end_announced_ = true;
     collector_->JobEnded(v1::EXIT_KIND_SIGNAL, SIGKILL, /*killed_by_gordian=*/true);
   }
+  if (!end_announced_) {
     const bool by_signal = WIFSIGNALED(outcome_.wait_status);
     collector_->JobEnded(
         by_signal ? v1::EXIT_KIND_SIGNAL : v1::EXIT_KIND_CODE,

@@ -73,7 +73,11 @@ StatusOr<RunConfig> MakeConfig(const RunFlags& flags) {
   config.graph_markers |= flags.graph_markers;
   config.nccl_profiler |= flags.nccl_profiler;
   config.cupti |= flags.cupti;
-  if (flags.collectives) config.preemptive_collectives = *flags.collectives == "preemptive";
+  if (flags.collectives) {
+    GORDIAN_RETURN_IF_ERROR(ParseCollectives("--collectives", *flags.collectives,
+                                             &config.preemptive_collectives,
+                                             &config.preemptive_names));
+  }
   config.stub_compute |= flags.stub_compute;
   GORDIAN_RETURN_IF_ERROR(
       AddStubPatterns("--stub-keep", flags.stub_keep, config.stub_compute, &config.stub_keep));
@@ -215,12 +219,12 @@ void DescribeEnd(const JobOutcome& outcome, int exit_code, Session* session) {
   manifest["job_pid"] = outcome.pid;
   manifest["exit_code"] = exit_code;
   manifest["killed_by_gordian"] = outcome.killed_by_gordian;
+  if (!outcome.restarts.causes.empty())
+    manifest["restarts"] = RestartsJson(outcome.restarts, outcome.restart_wanted);
   nlohmann::ordered_json processes = nlohmann::ordered_json::array();
   for (const SavedRing& ring : SavedRings(session->dir() + "/rings")) {
     processes.push_back({{"pid", ring.pid}, {"rank", ring.rank}, {"local_rank", ring.local_rank}});
   }
-  if (!outcome.restarts.causes.empty())
-    manifest["restarts"] = RestartsJson(outcome.restarts, outcome.restart_wanted);
   manifest["processes"] = std::move(processes);
 }
 
@@ -439,10 +443,6 @@ int Run(const RunFlags& flags, std::vector<std::string> command, const MakeRunPa
   options.http_tls = flags.http_tls;
   options.metrics_file = flags.metrics_file;
   options.otlp = std::move(otlp).value();
-  options.color = WantsColor(STDERR_FILENO);
-  options.width = TerminalWidth(STDERR_FILENO);
-  SweepAbandonedFolders();
-  const StatusOr<OwnedFolder> rings = CreateRingFolder(kRingFolderBase, session.absolute_dir());
   if (IsRestart(config->on_verdict)) {
     options.restarts = CountsAfter(session.before(), command);
     if (options.restarts.starts > 1 && !config->quiet) {
@@ -451,6 +451,10 @@ int Run(const RunFlags& flags, std::vector<std::string> command, const MakeRunPa
                                   ShownQuote(session.before()) + "\n");
     }
   }
+  options.color = WantsColor(STDERR_FILENO);
+  options.width = TerminalWidth(STDERR_FILENO);
+  SweepAbandonedFolders();
+  const StatusOr<OwnedFolder> rings = CreateRingFolder(kRingFolderBase, session.absolute_dir());
   if (rings.ok()) {
     options.ring_dir = rings->path();
   } else {
@@ -515,8 +519,9 @@ int Run(const RunFlags& flags, std::vector<std::string> command, const MakeRunPa
     RemoveSharedMemory(SharedMemoryTag(options.ring_dir));
   }
   if (config->preemptive_collectives) {
-    const std::string line = CollectivesLine(SumCollectives(session.absolute_dir()));
-    if (!config->quiet) WriteAll(STDERR_FILENO, line);
+    const CollectiveCounts counts = SumCollectives(session.absolute_dir());
+    if (!config->quiet) WriteAll(STDERR_FILENO, CollectivesLine(counts));
+    WriteAll(STDERR_FILENO, UnknownNamesLine(counts, config->preemptive_names));
     RemoveSharedMemory(SharedMemoryTag(options.ring_dir));
   }
   if (rings.ok()) {
@@ -559,9 +564,9 @@ void AddRunVerb(CLI::App& app, VerbContext* context) {
   verb->add_option(
           "--collectives", flags->collectives,
           "nccl (default), or preemptive: gordian's own runtime, which completes collectives "
-          "in any order of calls (limits: docs/runtime.md)")
-      ->type_name("WHOSE")
-      ->check(CLI::IsMember({"nccl", "preemptive"}));
+          "in any order of calls (limits: docs/runtime.md); preemptive:NAME,...: only those of the "
+          "communicators with these names, as verdicts call them")
+      ->type_name("WHOSE");
   verb->add_flag(
       "--stub-compute", flags->stub_compute,
       "Skip kernels that take no part in communication; the job's results are then wrong");

@@ -53,10 +53,7 @@ bool LaunchesInOrder() {
 }
 
 void PublishName(ThreadContext& thread, CallId call, CommState& comm, const ncclConfig_t* config) {
-  if (!ConfigHas(config, offsetof(ncclConfig_t, commName), sizeof(config->commName)) ||
-      config->commName == nullptr) {
-    return;
-  }
+  if (NameGiven(config) == nullptr) return;
   for (size_t i = 0; i + 1 < sizeof(comm.slot->name) && config->commName[i] != '\0'; ++i) {
     Put(comm.slot->name[i], config->commName[i]);
   }
@@ -69,6 +66,12 @@ void PublishName(ThreadContext& thread, CallId call, CommState& comm, const nccl
 }
 
 }  // namespace
+
+const char* NameGiven(const ncclConfig_t* config) {
+  return ConfigHas(config, offsetof(ncclConfig_t, commName), sizeof(config->commName))
+             ? config->commName
+             : nullptr;
+}
 
 uint64_t HashIds(const ncclUniqueId* ids, int count) {
   uint64_t hash = 0x676f726469616eull;

@@ -87,6 +87,8 @@ void NoteOtherUid(ThreadContext& thread, CallId call, uint64_t site, const CommS
 void EndInit(ThreadContext& thread, CallId call, uint64_t site, CommState* comm, ncclComm_t* made,
              ncclResult_t result, bool last);
 
+// The name that the program has given the communicator; null: none.
+const char* NameGiven(const ncclConfig_t* config);
 uint64_t HashIds(const ncclUniqueId* ids, int count);
 // For the communicators of one ncclCommInitAll, in which no other process takes part.
 uint64_t LocalUid(Process& process);

@@ -19,6 +19,7 @@
 #include "interpose/progress/gpu_progress.h"
 #include "interpose/route/recovery.h"
 #include "interpose/route/routed_comm.h"
+#include "interpose/torch/torch_groups.h"
 
 GORDIAN_BIND_FIRST_VERSION(dlopen);
 GORDIAN_BIND_FIRST_VERSION(dlerror);
@@ -58,7 +59,7 @@ constinit Registered g_registered[kMostRegistered] = {};
 struct GroupInit {
   ncclComm_t* made;
   grtUniqueId id;
-  bool wanted;
+  bool wanted, named;
 };
 struct GroupWindow {
   ncclComm_t comm;
@@ -160,6 +161,7 @@ struct Voter {
   ncclComm_t comm;
   int rank;
   RoutedComm* routed;
+  bool named;
 };
 
 // The runtime's communicator. Null: not here.
@@ -209,6 +211,7 @@ void Agree(Voter* voters, uint32_t count, int ranks, const grtUniqueId& id, bool
     }
     routed->comm = nullptr;
     routed->agreed = false;
+    routed->named = voters[i].named;
     routed->id = id;
     routed->children.store(0, std::memory_order_relaxed);
     routed->shrunk.store(0, std::memory_order_relaxed);
@@ -246,16 +249,19 @@ bool RanksOf(ncclComm_t comm, int* ranks, int* rank) {
          own(comm, rank) == ncclSuccess;
 }
 
-void Made(ncclComm_t* made, const grtUniqueId& id, bool wanted) {
+// `named`: IsNamed. Without that the member votes no, and so all members stay with NCCL, also where
+// some of them know a name.
+void Made(ncclComm_t* made, const grtUniqueId& id, bool wanted, bool named) {
   if (t_group.depth > 0) {
-    if (t_group.inits < kMostGroupInits) t_group.init[t_group.inits++] = {made, id, wanted};
+    if (t_group.inits < kMostGroupInits) t_group.init[t_group.inits++] = {made, id, wanted, named};
     return;
   }
   int ranks = 0;
   Voter voter = {};
   if (made == nullptr || *made == nullptr || !RanksOf(*made, &ranks, &voter.rank)) return;
   voter.comm = *made;
-  Agree(&voter, 1, ranks, id, wanted);
+  voter.named = named;
+  Agree(&voter, 1, ranks, id, wanted && named);
 }
 
 // All that the group has made with the id of its `first` communicator, which are members of one: on
@@ -270,12 +276,48 @@ void MadeTogether(GroupInit* inits, uint32_t first, uint32_t count) {
     GroupInit& init = inits[i];
     if (init.made == nullptr || memcmp(&init.id, &id, sizeof id) != 0) continue;
     if (*init.made != nullptr && RanksOf(*init.made, &ranks, &voters[members].rank)) {
+      voters[members].named = init.named;
       voters[members++].comm = *init.made;
-      wanted = wanted && init.wanted;
+      wanted = wanted && init.wanted && init.named;
     }
     init.made = nullptr;
   }
   if (members != 0) Agree(voters, members, ranks, id, wanted);
+}
+
+// GORDIAN_COLLECTIVES_NAMES, as LookForCollectives has found it; null: all communicators are asked
+// for.
+constinit const char* g_names = nullptr;
+
+// Verdicts have the first bytes of a longer name.
+constexpr size_t kVerdictName = sizeof(ring::TextPayload::text) - 1;
+
+bool IsCalled(const char* name, size_t bytes, const char* asked, size_t asked_bytes) {
+  return (bytes == asked_bytes || (asked_bytes == kVerdictName && bytes > asked_bytes)) &&
+         memcmp(name, asked, asked_bytes) == 0;
+}
+
+// Whether the communicator that this thread has just made is asked for: by the name that the program
+// gave to NCCL, or that of the process group of PyTorch in whose call the thread is.
+bool IsNamed(const ncclConfig_t* config) {
+  if (g_names == nullptr) return true;
+  char torch[64];
+  const size_t torch_bytes = TorchNameOfThread(torch, sizeof torch);
+  const char* given = NameGiven(config);
+  const size_t given_bytes = given == nullptr ? 0 : strlen(given);
+  bool named = false;
+  const char* asked = g_names;
+  for (uint32_t i = 0; i < 64 && *asked != '\0'; ++i) {
+    const size_t bytes = strcspn(asked, ",");
+    if ((given_bytes != 0 && IsCalled(given, given_bytes, asked, bytes)) ||
+        (torch_bytes != 0 && IsCalled(torch, torch_bytes, asked, bytes))) {
+      named = true;
+      __atomic_fetch_or(&g_counters->names_found, uint64_t{1} << i, __ATOMIC_RELAXED);
+    }
+    asked += bytes;
+    if (*asked == ',') ++asked;
+  }
+  return named;
 }
 
 bool Blocks(const ncclConfig_t* config) { return config == nullptr || config->blocking != 0; }
@@ -356,6 +398,8 @@ bool LookForCollectives() {
   // cannot have a communicator yet.
   if (FindInLibrary(Library::kRuntime, "cudaLaunchHostFunc") == nullptr) return false;
   if (g_looking.exchange(1) != 0) return g_collectives.load(std::memory_order_acquire) == 2;
+  const char* names = getenv("GORDIAN_COLLECTIVES_NAMES");
+  if (names != nullptr && *names != '\0') g_names = names;
   MapCounters();
   const bool on = OpenRuntime(path);
   g_collectives.store(on ? 2 : 1, std::memory_order_release);
@@ -366,7 +410,7 @@ bool RouteOperation(ring::CallId call, const OperationArguments& a, OperationRou
                     ncclResult_t* result) {
   RoutedComm* routed = Find(a.comm);
   if (routed == nullptr || routed->comm == nullptr) {
-    Count(g_counters->not_agreed);
+    Count(routed != nullptr && !routed->named ? g_counters->not_named : g_counters->not_agreed);
     NoteForeignWork(a.stream);
     return false;
   }
@@ -479,7 +523,7 @@ void RouteInit(ncclComm_t* comm, int, const ncclUniqueId& id, int, const ncclCon
   static_assert(sizeof(grtUniqueId) == sizeof(ncclUniqueId));
   grtUniqueId own;
   memcpy(&own, &id, sizeof own);
-  Made(comm, own, Blocks(config));
+  Made(comm, own, Blocks(config), IsNamed(config));
 }
 
 // No other process takes part.
@@ -494,8 +538,9 @@ void RouteInitAll(const ncclComm_t* comms, int count, const int*) {
   for (int i = 0; i < count; ++i) {
     voters[i].comm = comms[i];
     voters[i].rank = i;
+    voters[i].named = IsNamed(nullptr);
   }
-  Agree(voters, static_cast<uint32_t>(count), count, id, true);
+  Agree(voters, static_cast<uint32_t>(count), count, id, IsNamed(nullptr));
 }
 
 void RouteSplit(ncclComm_t parent, int color, ncclComm_t* made, const ncclConfig_t* config) {
@@ -505,7 +550,9 @@ void RouteSplit(ncclComm_t parent, int color, ncclComm_t* made, const ncclConfig
   if (color < 0) return;  // NCCL_SPLIT_NOCOLOR: no member
   grtUniqueId id;
   g_runtime.grtChildId(routed->id, number, color, &id);
-  Made(made, id, routed->comm != nullptr && Blocks(config));
+  // What could not be for the parent cannot be for its part; a parent that was not asked for says
+  // nothing.
+  Made(made, id, (routed->comm != nullptr || !routed->named) && Blocks(config), IsNamed(config));
 }
 
 void RouteShrink(ncclComm_t parent, ncclComm_t* made, const ncclConfig_t* config) {
@@ -515,7 +562,8 @@ void RouteShrink(ncclComm_t parent, ncclComm_t* made, const ncclConfig_t* config
   const uint32_t number = routed->shrunk.fetch_add(1, std::memory_order_relaxed);
   grtUniqueId id;
   g_runtime.grtChildId(routed->id, kShrunkNumbers + number, 0, &id);
-  Made(made, id, routed->agreed && Blocks(config));
+  // It goes on in the parent's place, whatever it is called.
+  Made(made, id, routed->agreed && Blocks(config), routed->named);
 }
 
 void RouteFinalize(ncclComm_t comm) {

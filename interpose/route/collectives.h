@@ -4,6 +4,8 @@
 // GORDIAN_COLLECTIVES_LIBRARY names the library: `gordian run` names the one for the host's
 // processors under the emulator, and the one for GPUs without it.
 //
+// GORDIAN_COLLECTIVES_NAMES, if it is not empty, names the communicators that the runtime gets.
+//
 // The members agree on a communicator's route when they make it (grtAgree). Per call it depends on
 // the kind and the operator alone, which NCCL requires to be equal on all ranks, and, with the
 // library for the host's processors, on the stream not being captured. The shim counts by reason

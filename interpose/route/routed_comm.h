@@ -48,6 +48,7 @@ struct RoutedComm {
   std::atomic<uint64_t> handle;  // 0: free
   grtComm_t comm;                // null: its members have said no, or it was revoked
   bool agreed;                   // its members have said yes
+  bool named;                    // asked for by its name, or all are
   grtUniqueId id;
   std::atomic<uint32_t> children, shrunk;
   // Of an armed process (recovery.h).

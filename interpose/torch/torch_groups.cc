@@ -1,5 +1,7 @@
 #include "interpose/torch/torch_groups.h"
 
+#include <string.h>
+
 #include "interpose/entry/lifecycle.h"
 #include "interpose/torch/torch_api.h"
 
@@ -101,6 +103,18 @@ void NameCommByTorch(ThreadContext& thread, CommState& comm) {
     Put(comm.slot->name[i], group->name[i]);
   }
   gordian_torch_text(ring::kTorchCall_group, comm.id, group->name, group->name_bytes);
+}
+
+size_t TorchNameOfThread(char* name, size_t room) {
+  const ThreadContext* const thread = CurrentThread();
+  if (thread == nullptr || thread->torch.comm == ring::kNoId) return 0;
+  TorchState* const torch = TorchStateOf(*thread->process, false);
+  const TorchGroup* const group =
+      torch != nullptr ? FindTorchGroup(*torch, thread->torch.comm) : nullptr;
+  if (group == nullptr) return 0;
+  const size_t bytes = group->name_bytes < room ? group->name_bytes : room;
+  memcpy(name, group->name, bytes);
+  return bytes;
 }
 
 bool TakeTorchNumber(Process& process, TorchState& torch, TorchGroup& group, TorchPart part,

@@ -72,6 +72,10 @@ inline void NameByTorch(ThreadContext& thread, CommState* comm) {
   if (comm->torch_group == ring::kNoId) NameCommByTorch(thread, *comm);
 }
 
+// Copies the name of the group in whose call the calling thread is, as far as there is room, and
+// returns its bytes; 0: none.
+size_t TorchNameOfThread(char* name, size_t room);
+
 // Whoever held the address before is gone: `*before` is what its operation was, if any.
 void HoldTorchWork(Process& process, TorchState& torch, uint64_t work,
                    const TorchOperation& operation, TorchOperation* before);

@@ -55,6 +55,8 @@ DEPARTS = [ALL, LAST]  # two ranks: both; more: the one that departs (checked be
 
 JOBS = {
     "inversion_one_stream": deadlock(*DEPARTS),
+    "inversion_two_pairs": deadlock(*DEPARTS),
+    "inversion_half_named": deadlock(*DEPARTS),
     "configured_inversion": deadlock(*DEPARTS),
     "inversion_subset": deadlock([0, 1]),
     "inversion_sync": deadlock(*DEPARTS),

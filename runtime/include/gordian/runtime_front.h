@@ -51,7 +51,10 @@ typedef struct {
   uint64_t registered;      /* buffers that the runtime can use, too */
   uint64_t direct; /* operations into those, of communicators that were destroyed: written by the
                       other ranks */
-  uint64_t reserved[7];
+  uint64_t
+      not_named; /* operations that stayed with NCCL: of a communicator that was not asked for */
+  uint64_t names_found; /* a bit for each name that was asked for: a communicator had it */
+  uint64_t reserved[5];
 } grtFrontCounters_t;
 
 /* Whether all members want a communicator here, asked of each with the same id: *agreed is the same

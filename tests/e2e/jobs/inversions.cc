@@ -26,6 +26,36 @@ JOB(inversion_one_stream, 2) {
   c.Sync(s);
 }
 
+// Two pairs of communicators on a stream each; within each pair the last rank departs.
+JOB(inversion_two_pairs, 2) {
+  cudaStream_t s1 = c.Stream(), s2 = c.Stream();
+  ncclComm_t dp = c.MakeComm("dp", c.All()), tp = c.MakeComm("tp", c.All());
+  ncclComm_t ep = c.MakeComm("ep", c.All()), cp = c.MakeComm("cp", c.All());
+  for (ncclComm_t comm : {dp, tp}) c.Warm(comm, s1);
+  for (ncclComm_t comm : {ep, cp}) c.Warm(comm, s2);
+  c.Begin(s1);
+  c.AllReduce(Departs(c) ? tp : dp, s1);
+  c.AllReduce(Departs(c) ? dp : tp, s1);
+  c.Sync(s1);
+  c.AllReduce(Departs(c) ? cp : ep, s2);
+  c.AllReduce(Departs(c) ? ep : cp, s2);
+  c.Sync(s2);
+}
+
+// As inversion_one_stream; only rank 0 calls the communicators dp and tp.
+JOB(inversion_half_named, 2) {
+  cudaStream_t s = c.Stream();
+  if (c.rank != 0) setenv("JOB_NAME_SUFFIX", "-here", 1);
+  ncclComm_t dp = c.MakeComm("dp", c.All());
+  ncclComm_t tp = c.MakeComm("tp", c.All());
+  c.Warm(dp, s);
+  c.Warm(tp, s);
+  c.Begin(s);
+  c.AllReduce(Departs(c) ? tp : dp, s);
+  c.AllReduce(Departs(c) ? dp : tp, s);
+  c.Sync(s);
+}
+
 JOB(inversion_subset, 3) {
   // The second communicator holds only ranks 0 and 1: those two disagree, the others are victims.
   cudaStream_t s = c.Stream();

@@ -50,10 +50,43 @@ TEST(RunConfigTest, ReadsEveryVariable) {
   EXPECT_EQ(config->log_level, "debug");
 }
 
+TEST(RunConfigTest, ReadsHowOftenToRestart) {
+  const auto read = [](const std::string& text) {
+    const StatusOr<RunConfig> config =
+        RunConfig::FromEnvironment(From({{"GORDIAN_ON_VERDICT", text}}));
+    EXPECT_TRUE(config.ok()) << text;
+    return std::pair(config->on_verdict, config->most_restarts);
+  };
+  EXPECT_EQ(read("restart"), std::pair(OnVerdict::kRestart, 3));
+  EXPECT_EQ(read("restart:12"), std::pair(OnVerdict::kRestart, 12));
+  EXPECT_EQ(read("restart-suspected:1"), std::pair(OnVerdict::kRestartSuspected, 1));
+}
+
+TEST(RunConfigTest, ReadsWhoseCollectives) {
+  const auto read = [](const std::string& text) {
+    const StatusOr<RunConfig> config =
+        RunConfig::FromEnvironment(From({{"GORDIAN_COLLECTIVES", text}}));
+    EXPECT_TRUE(config.ok()) << text;
+    return std::pair(config->preemptive_collectives, config->preemptive_names);
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(read("nccl"), std::pair(false, Names{}));
+  EXPECT_EQ(read("preemptive"), std::pair(true, Names{}));
+  EXPECT_EQ(read("preemptive:dp"), std::pair(true, Names{"dp"}));
+  EXPECT_EQ(read("preemptive:dp,tp:0,dp"), std::pair(true, (Names{"dp", "tp:0"})));
+}
+
 TEST(RunConfigTest, NamesTheVariableThatIsWrong) {
   for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{
            {"GORDIAN_ON_VERDICT", "explode"},
            {"GORDIAN_ON_VERDICT", "exec:"},
+           {"GORDIAN_ON_VERDICT", "restart:"},
+           {"GORDIAN_ON_VERDICT", "restart:0"},
+           {"GORDIAN_ON_VERDICT", "restart:x"},
+           {"GORDIAN_ON_VERDICT", "kill:2"},
+           {"GORDIAN_COLLECTIVES", "nccl:dp"},
+           {"GORDIAN_COLLECTIVES", "preemptive:"},
+           {"GORDIAN_COLLECTIVES", "preemptive:dp,,tp"},
            {"GORDIAN_SUSPECT_AFTER", "-1"},
            {"GORDIAN_SUSPECT_AFTER", "5s"},
            {"GORDIAN_SUSPECT_AFTER", "nan"},
