@@ -1,6 +1,5 @@
 // gordian completion: scripts that complete gordian's command line in bash, zsh and fish, made from
 // its definitions. Each script holds all verbs and options; a shell starts no gordian to complete.
-#include <map>
 #include <memory>
 #include <string>
 

@@ -2,7 +2,6 @@
 // the command line.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 #include <string>
 #include <string_view>
