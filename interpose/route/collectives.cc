@@ -453,6 +453,8 @@ bool RouteOperation(ring::CallId call, const OperationArguments& a, OperationRou
 
 void TellEarly(ring::Header& header) {
   if (g_collectives.load(std::memory_order_acquire) != 2) return;
+  // NCCL has all operations, which begin in their order.
+  if (IsArmed() && g_recovered.load(std::memory_order_acquire) == 0) return;
   constexpr int kTries = 20;
   grtFrontName_t names[ring::kMaxEarly];
   uint32_t count = 0;

@@ -27,6 +27,7 @@ GORDIAN_BIND_FIRST_VERSION(pthread_detach);
 namespace gordian::interpose {
 
 constinit std::atomic<uint32_t> g_armed = 0;
+constinit std::atomic<uint32_t> g_recovered = 0;
 
 namespace {
 
@@ -676,6 +677,7 @@ Answer Fail(int result) {
 
 Answer Commit() {
   const RelaxedCapture relaxed;
+  g_recovered.store(1, std::memory_order_release);
   SetCarrier(Carrier::kRecovering);
   // From here on what stands on other streams counts: the runtime may begin nothing early there.
   g_runtime.grtStreamForeignAll();

@@ -13,7 +13,8 @@
 // that begins before the stream has come to it writes its output elsewhere until then.
 // From then on the runtime carries out what is called on these communicators.
 //
-// Threads: any. The calls of a program take a try-lock and allocate nothing.
+// Threads: any. The calls of a program take a try-lock, and allocate nothing but events that stay,
+// and room for the groups of a thread at its first.
 #ifndef GORDIAN_INTERPOSE_ROUTE_RECOVERY_H_
 #define GORDIAN_INTERPOSE_ROUTE_RECOVERY_H_
 
@@ -29,6 +30,9 @@ namespace gordian::interpose {
 
 extern std::atomic<uint32_t> g_armed;
 inline bool IsArmed() { return g_armed.load(std::memory_order_acquire) != 0; }
+
+// The runtime has carried out something in this process.
+extern std::atomic<uint32_t> g_recovered;
 
 bool WantsRecovery();  // GORDIAN_RECOVERY
 // Once the runtime is there. False: something is missing, and a line has said what.
