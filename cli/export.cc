@@ -1,8 +1,14 @@
 // gordian export: writes a recorded job in other tools' formats.
+#include <errno.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -21,16 +27,51 @@ struct ExportFlags {
   std::string output;
   size_t last = 0;
   bool last_given = false;
+  bool witness = false;
+  int rank = -1;
   bool json = false;
 };
 
+// Where the rest of a streamed format lies until its beginning is known: beside the file, which has
+// the space.
+StatusOr<exporters::ScratchFile> ScratchFor(const std::string& output) {
+  if (!output.empty()) {
+    const size_t slash = output.rfind('/');
+    StatusOr<exporters::ScratchFile> beside = exporters::ScratchFile::In(
+        slash == std::string::npos ? "." : output.substr(0, slash + (slash == 0 ? 1 : 0)));
+    if (beside.ok()) return beside;
+  }
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+  return exporters::ScratchFile::In(error ? "/tmp" : folder.string());
+}
+
+// Writes the one file's beginning, and its rest if it was streamed.
+Status WriteTo(int fd, const std::string& beginning, exporters::ScratchFile* rest) {
+  if (!WriteAll(fd, beginning)) return Status::FromErrno(errno, "cannot write what was exported");
+  return rest == nullptr ? Status::Ok() : rest->CopyTo(fd);
+}
+
 // Writes what was exported into the folder, or the file, and returns the paths.
 StatusOr<std::vector<std::string>> Write(const ExportFlags& flags, const exporters::Format& format,
-                                         const exporters::Exported& exported) {
+                                         const exporters::Exported& exported,
+                                         exporters::ScratchFile* rest) {
   std::vector<std::string> paths;
   if (!format.folder) {
     paths.push_back(flags.output);
-    GORDIAN_RETURN_IF_ERROR(WriteOutput(flags.output, exported.files.front().second));
+    const std::string& beginning = exported.files.front().second;
+    if (rest == nullptr) {
+      GORDIAN_RETURN_IF_ERROR(WriteOutput(flags.output, beginning));
+      return paths;
+    }
+    const StatusOr<OutputFile> file = OutputFile::Open(flags.output);
+    GORDIAN_RETURN_IF_ERROR(file.status());
+    const int fd = file->Begin();
+    if (fd < 0) return Status::FromErrno(errno, "cannot write " + flags.output);
+    const Status written = WriteTo(fd, beginning, rest);
+    if (close(fd) != 0 && written.ok())
+      return Status::FromErrno(errno, "cannot write " + flags.output);
+    GORDIAN_RETURN_IF_ERROR(written);
     return paths;
   }
   const StatusOr<OwnedFolder> folder = OutputFolder(flags.output);
@@ -53,21 +94,38 @@ int Export(const ExportFlags& flags) {
     return Fail("-f " + flags.format + " writes a file for each rank: name a folder with -o DIR");
   if (flags.json && flags.output.empty())
     return Fail("--json says what was written where: name a file with -o FILE");
-  exporters::OperationLog log(flags.last_given ? flags.last : format.keep, format.wait_for_graph);
+  if ((flags.witness || flags.rank >= 0) && format.wants != exporters::Wants::kWaitForGraph)
+    return Fail("--witness and --rank choose a part of a graph: use them with -f dot or graphml");
+  const size_t keep = flags.last_given ? flags.last : format.keep;
+  std::optional<exporters::ScratchFile> rest;
+  std::unique_ptr<exporters::StreamedFormat> streamed;
+  if (format.stream != nullptr) {
+    if (flags.output.empty() && isatty(STDOUT_FILENO) != 0)
+      return Fail("-f " + flags.format + " is not for a terminal: name a file with -o FILE");
+    StatusOr<exporters::ScratchFile> scratch = ScratchFor(flags.output);
+    if (!scratch.ok()) return Fail(scratch.status().message());
+    rest.emplace(std::move(scratch).value());
+    streamed = format.stream(&*rest, keep);
+  }
+  exporters::OperationLog log(keep, format.wants, streamed.get());
   std::string note;
   const StatusOr<analyzer::AnalysisResult> result = AnalyzeRecorded(flags.path, &log, &note);
   if (!result.ok()) return Fail(result.status().message());
-  const exporters::Job job{.log = log, .result = *result};
-  StatusOr<exporters::Exported> exported = format.write(job);
+  const exporters::Job job{
+      .log = log, .result = *result, .options = {.witness = flags.witness, .rank = flags.rank}};
+  StatusOr<exporters::Exported> exported = streamed ? streamed->Finish(job) : format.write(job);
   if (!exported.ok()) return Fail(exported.status().message());
   std::vector<std::string> notes = log.notes();
   if (!note.empty()) notes.insert(notes.begin(), note);
   notes.insert(notes.end(), exported->notes.begin(), exported->notes.end());
   if (flags.output.empty()) {
     for (const std::string& line : notes) PrintNote(line);
-    return PrintOut(exported->files.front().second) ? kExitOk : kExitUsage;
+    if (!rest) return PrintOut(exported->files.front().second) ? kExitOk : kExitUsage;
+    const Status written = WriteTo(STDOUT_FILENO, exported->files.front().second, &*rest);
+    return written.ok() ? kExitOk : Fail(written.message());
   }
-  const StatusOr<std::vector<std::string>> paths = Write(flags, format, *exported);
+  const StatusOr<std::vector<std::string>> paths =
+      Write(flags, format, *exported, rest ? &*rest : nullptr);
   if (!paths.ok()) return Fail(paths.status().message());
   if (flags.json) {
     const nlohmann::ordered_json json = {{"schema", "gordian.export.v1"},
@@ -103,7 +161,7 @@ void AddExportVerb(CLI::App& app, VerbContext* context) {
   }
   verb->add_option("-f,--format", flags->format, what)->required()->check(CLI::IsMember(names));
   verb->add_option("-o,--output", flags->output,
-                   "Folder (fr) or file; without it a file's text goes to standard output")
+                   "Folder (fr, chakra) or file; without it a file's text goes to standard output")
       ->type_name("PATH");
   CLI::Option* const last =
       verb->add_option(
@@ -111,12 +169,18 @@ void AddExportVerb(CLI::App& app, VerbContext* context) {
               "Of each rank only its last N operations, and all that are unfinished; 0: all "
               "(fr: 2000, as PyTorch's buffer; others: 0)")
           ->type_name("N");
+  verb->add_flag("--witness", flags->witness, "dot, graphml: only the shortest cycle");
+  verb->add_option("--rank", flags->rank,
+                   "dot, graphml: only what is at most two arrows away from rank N")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("N");
   verb->add_flag("--json", flags->json,
                  "What was written where, as JSON (schema gordian.export.v1)");
   verb->footer(
       "Exit code: 0 written; 2 unreadable input, or not writable.\n"
       "Example: gordian export latest -f fr -o dumps\n"
       "         python3 -m torch.distributed.flight_recorder.fr_trace dumps\n"
+      "         gordian export latest -f perfetto -o job.pftrace    # open it in ui.perfetto.dev\n"
       "         gordian export latest -f dot | dot -Tsvg >waits.svg");
   verb->callback([=] {
     flags->last_given = last->count() > 0;

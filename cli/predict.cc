@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "analyzer/exporters/sarif_writer.h"
 #include "cli/output.h"
 #include "cli/output_file.h"
-#include "cli/predict_sarif.h"
 #include "cli/predict_text.h"
 #include "cli/verbs.h"
 #include "cli/verify_tools.h"
@@ -238,22 +238,24 @@ bool PrintFindings(const PredictFlags& flags, const Predictions& predictions,
   return PrintText(text);
 }
 
-SarifPlace PlaceOf(const CallNames& names, OpId id, const std::string& text) {
+exporters::SarifPlace PlaceOf(const CallNames& names, OpId id, const std::string& text) {
   const replayer::Op& op = names.OpOf(id);
   return {op.site_file, op.site_line, text};
 }
 
-std::vector<SarifFinding> SarifFindings(const PredictFlags& flags, const Predictions& predictions,
-                                        const KnownSites& known) {
-  std::vector<SarifFinding> findings;
+std::vector<exporters::SarifFinding> SarifFindings(const PredictFlags& flags,
+                                                   const Predictions& predictions,
+                                                   const KnownSites& known) {
+  std::vector<exporters::SarifFinding> findings;
   for (const Prediction& prediction : predictions.predicted) {
     const CallNames names(prediction.witness);
-    SarifFinding finding{.check = prediction.witness.origin.check,
-                         .message = "Deadlock predicted: " + CycleText(names, prediction.cycle) +
-                                    ", if threads call in another order.\n" +
-                                    PredictionText(prediction),
-                         .advice = kPredictAdvice,
-                         .sites = prediction.sites};
+    exporters::SarifFinding finding{
+        .check = prediction.witness.origin.check,
+        .title = "Another order of calls deadlocks",
+        .message = "Deadlock predicted: " + CycleText(names, prediction.cycle) +
+                   ", if threads call in another order.\n" + PredictionText(prediction),
+        .advice = kPredictAdvice,
+        .sites = prediction.sites};
     for (const OpId id : prediction.cycle) {
       const std::string rank = "rank " + std::to_string(names.RankOf(id));
       finding.places.push_back(PlaceOf(names, id, rank + " would wait in " + names.Describe(id)));
@@ -309,9 +311,9 @@ int Run(PredictFlags flags) {
     return kExitUsage;
   }
   if (!flags.sarif.empty() && predictions.judged) {
-    const Status written = WriteOutput(
-        flags.sarif,
-        SarifOf(SarifFindings(flags, predictions, *known), std::filesystem::current_path()));
+    const Status written =
+        WriteOutput(flags.sarif, exporters::SarifOf(SarifFindings(flags, predictions, *known),
+                                                    std::filesystem::current_path()));
     if (!written.ok()) {
       PrintError(written.message());
       return kExitUsage;

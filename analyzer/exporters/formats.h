@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,15 +12,23 @@
 #include <vector>
 
 #include "analyzer/exporters/operation_log.h"
+#include "analyzer/exporters/scratch_file.h"
 #include "analyzer/session/analysis.h"
 #include "common/status.h"
 
 namespace gordian::exporters {
 
+// For formats that are a graph of waits.
+struct Options {
+  bool witness = false;  // of a graph of waits only the shortest cycle
+  int rank = -1;         // of a graph of waits only what is near this rank; -1: all
+};
+
 // What a format writes.
 struct Job {
   const OperationLog& log;
   const analyzer::AnalysisResult& result;  // the verdict, and the trace's header
+  Options options;
 
   // A monotonic time of the trace, on the wall clock; ns.
   uint64_t RealTime(uint64_t mono_ns) const;
@@ -31,13 +40,22 @@ struct Exported {
   std::vector<std::string> notes;  // what the format cannot hold of this job; one line each
 };
 
+// Writes while the trace is read: what comes while it is goes into a scratch file.
+class StreamedFormat : public OperationSink {
+ public:
+  // After AtEnd: the one file's beginning. The scratch file is its rest.
+  virtual StatusOr<Exported> Finish(const Job& job) = 0;
+};
+
 struct Format {
   std::string_view name;  // of -f
   std::string_view what;  // for --help
   bool folder;            // it writes several files
   size_t keep;            // operations of a rank, unless the person says; 0: all
-  bool wait_for_graph;    // it needs OperationLog::wait_for_dot
-  StatusOr<Exported> (*write)(const Job& job);
+  Wants wants;
+  StatusOr<Exported> (*write)(const Job& job);  // null: it is streamed
+  // keep: as of OperationLog; of what the format makes of other calls as well.
+  std::unique_ptr<StreamedFormat> (*stream)(ScratchFile* rest, size_t keep) = nullptr;
 };
 
 std::span<const Format> Formats();
@@ -46,8 +64,13 @@ const Format* FindFormat(std::string_view name);  // null: there is none
 // Each in a file of its own.
 StatusOr<Exported> WriteFlightRecorder(const Job& job);
 StatusOr<Exported> WriteDot(const Job& job);
+StatusOr<Exported> WriteGraphMl(const Job& job);
 StatusOr<Exported> WriteChromeTrace(const Job& job);
 StatusOr<Exported> WriteJsonLines(const Job& job);
+StatusOr<Exported> WriteCsv(const Job& job);
+StatusOr<Exported> WriteChakra(const Job& job);
+StatusOr<Exported> WriteSarif(const Job& job);
+std::unique_ptr<StreamedFormat> StreamPerfetto(ScratchFile* rest, size_t keep);
 
 }  // namespace gordian::exporters
 

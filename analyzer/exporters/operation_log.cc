@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "analyzer/model/verdict/names.h"
-#include "analyzer/model/waits/wait_for_dot.h"
 #include "analyzer/model/waits/wait_for_graph.h"
 
 namespace gordian::exporters {
@@ -54,6 +53,8 @@ const char* Name(Progress progress) {
 void OperationLog::OnRecord(const model::JobModel& model, const model::CallRecord& record) {
   if (first_ns_ == 0) first_ns_ = record.time_ns;
   last_ns_ = std::max(last_ns_, record.time_ns);
+  if (sink_ != nullptr) sink_->OnRecord(record);
+  if (wants_ == Wants::kStreamOrder) stream_order_.OnRecord(record);
   if (record.kind == model::RecordKind::kEnd) return OnEnd(record);
   if (record.kind != model::RecordKind::kBegin) return;
   if (record.call == model::Call::kGroupEnd) {
@@ -98,39 +99,62 @@ void OperationLog::OnOperation(const model::JobModel& model, const model::CallRe
   operation.order = record.order;
   operation.called_ns = record.time_ns;
   operation.site_address = record.call_site;
-  if ((record.flags & model::kInGroup) != 0) {
+  const bool in_group = (record.flags & model::kInGroup) != 0;
+  if (in_group) {
     if (caller.in_group.empty()) ++caller.batch;
     operation.batch = caller.batch;
-    caller.in_group.push_back(entries_.size());
   }
-  caller.open = entries_.size() + 1;
-  open_.push_back(entries_.size());
   entry.seen = model.matcher().Slot(entry.part) != nullptr;
-  entries_.push_back(std::move(entry));
+  const Handle handle{Place(std::move(entry)), record.order};
+  if (in_group) caller.in_group.push_back(handle);
+  caller.open = handle;
+}
+
+// The new entry is open.
+size_t OperationLog::Place(Entry entry) {
+  size_t place = entries_.size();
+  if (free_.empty()) {
+    entries_.push_back(std::move(entry));
+  } else {
+    place = free_.back();
+    free_.pop_back();
+    entries_[place] = std::move(entry);
+  }
+  open_.push_back(place);
+  return place;
+}
+
+void OperationLog::Refuse(const model::CallRecord& by, const Handle& handle) {
+  Entry& entry = entries_[handle.place];
+  const LoggedOperation& operation = entry.operation;
+  if (operation.process == by.process && operation.order == handle.order) entry.refused = true;
 }
 
 void OperationLog::OnEnd(const model::CallRecord& record) {
   const auto caller = callers_.find({record.process, record.thread});
   if (caller == callers_.end()) return;
   const bool took = model::Took(record.As<ring::EndPayload>().result);
-  std::vector<size_t>& in_group = caller->second.in_group;
+  std::vector<Handle>& in_group = caller->second.in_group;
+  std::optional<Handle>& open = caller->second.open;
   if (record.call == model::Call::kGroupEnd) {
-    for (const size_t place : in_group) entries_[place].refused |= !took;
+    for (const Handle& handle : in_group) {
+      if (!took) Refuse(record, handle);
+    }
     in_group.clear();
-  } else if (model::IsOperation(record.call) && caller->second.open != 0) {
-    Entry& entry = entries_[caller->second.open - 1];
-    if (entry.operation.call == record.call) entry.refused |= !took;
-    caller->second.open = 0;
+  } else if (model::IsOperation(record.call) && open) {
+    if (!took && entries_[open->place].operation.call == record.call) Refuse(record, *open);
+    open.reset();
   }
 }
 
 void OperationLog::OnEvent(const model::JobModel& model, const v1::Event& event) {
   if (event.has_process_started())
     pids_[event.process_started().process()] = event.process_started().pid();
+  if (sink_ != nullptr) sink_->OnEvent(event);
   if (event.has_round()) {
     last_ns_ = std::max<uint64_t>(last_ns_, event.round().end_ns());
     Settle(model);
-    if (want_dot_) Draw(model, event.round().begin_ns());
+    if (wants_ == Wants::kWaitForGraph) Draw(model, event.round().begin_ns());
   }
 }
 
@@ -145,16 +169,18 @@ void OperationLog::Draw(const model::JobModel& model, uint64_t now_ns) {
   drawn_proof_ = proof;
   const model::ModelOptions options;
   const model::WaitForGraph graph(model.execution(), model.matcher(), options, now_ns);
-  dot_ = model::WaitForDot(graph, model::Names(model.execution(), model.matcher()),
-                           graph.Decide(model::LeafMask{0}));
+  waits_ = model::DrawWaits(graph, model::Names(model.execution(), model.matcher()),
+                            graph.Decide(model::LeafMask{0}));
 }
 
 // Finds out which of the open operations are done by now.
 void OperationLog::Settle(const model::JobModel& model) {
+  std::vector<size_t> settled;
   std::erase_if(open_, [&](size_t place) {
     Entry& entry = entries_[place];
     if (entry.refused) {
       ++refused_;
+      if (sink_ != nullptr) free_.push_back(place);
       return true;
     }
     const MemberSlot* const slot = model.matcher().Slot(entry.part);
@@ -165,14 +191,34 @@ void OperationLog::Settle(const model::JobModel& model) {
     }
     if (slot != nullptr && slot->state == SlotState::kAborted) {
       entry.operation.progress = Progress::kAborted;
+      settled.push_back(place);
       return true;
     }
     // It is gone when it is done at every member; one that the model never knew says nothing.
     if (!entry.seen && slot == nullptr) return false;
     entry.operation.progress = Progress::kDone;
     entry.operation.done_ns = last_ns_;
+    settled.push_back(place);
     return true;
   });
+  if (sink_ != nullptr) HandOver(&settled);
+}
+
+void OperationLog::HandOver(std::vector<size_t>* settled) {
+  std::sort(settled->begin(), settled->end(), [&](size_t a, size_t b) {
+    return entries_[a].operation.order < entries_[b].operation.order;
+  });
+  for (const size_t place : *settled) {
+    const LoggedOperation& operation = entries_[place].operation;
+    free_.push_back(place);
+    if (keep_ == 0) {
+      sink_->OnOperation(operation);
+      continue;
+    }
+    std::deque<LoggedOperation>& last = last_[operation.process];
+    last.push_back(operation);
+    if (last.size() > keep_) last.pop_front();
+  }
 }
 
 // Adds unfinished operations that no record told of: launched by graphs, or known from the state
@@ -202,8 +248,7 @@ void OperationLog::AddUnlogged(const model::JobModel& model) {
     operation.order = slot.order;
     operation.called_ns = slot.time_ns;
     operation.site_address = slot.site;
-    open_.push_back(entries_.size());
-    entries_.push_back(std::move(entry));
+    Place(std::move(entry));
   };
   const std::vector<model::Communicator>& comms = model.matcher().comms();
   for (size_t c = 0; c < comms.size(); ++c) {
@@ -223,7 +268,26 @@ void OperationLog::AddUnlogged(const model::JobModel& model) {
   }
 }
 
+void OperationLog::ResolveVerdict(const model::Verdict& verdict, analyzer::CallSites* sites) {
+  const auto add = [&](const model::Site& site) {
+    if (site.address == 0) return;
+    const analyzer::CallSite found = sites->Resolve(site.process, site.address);
+    const auto [known, added] =
+        verdict_sites_.try_emplace(analyzer::ShortForm(found, site.address), found);
+    if (!added && known->second.file != found.file) known->second.file.clear();
+  };
+  std::vector<const model::Finding*> findings = {&verdict.main};
+  for (const model::Finding& finding : verdict.findings) findings.push_back(&finding);
+  for (const model::Finding* finding : findings) {
+    for (const model::WaitEdge& edge : finding->cycle) add(edge.site);
+    for (const model::StuckOperation& operation : finding->operations) {
+      for (const model::OperationMember& member : operation.members) add(member.site);
+    }
+  }
+}
+
 void OperationLog::AtEnd(const model::JobModel& model, analyzer::CallSites* sites) {
+  if (wants_ == Wants::kVerdictSites) ResolveVerdict(model.Current(), sites);
   Settle(model);
   AddUnlogged(model);
   const model::ExecutionGraph& execution = model.execution();
@@ -239,6 +303,19 @@ void OperationLog::AtEnd(const model::JobModel& model, analyzer::CallSites* site
       entry.operation.progress = Progress::kStarted;
   }
   Hand(model, sites);
+  if (sink_ != nullptr) {
+    for (const auto& [process, last] : last_) {
+      for (const LoggedOperation& operation : last) sink_->OnOperation(operation);
+    }
+    std::sort(open_.begin(), open_.end(), [&](size_t a, size_t b) {
+      return entries_[a].operation.order < entries_[b].operation.order;
+    });
+    for (const size_t place : open_) {
+      if (!entries_[place].refused) sink_->OnOperation(entries_[place].operation);
+    }
+    entries_ = {};
+    sink_->AtEnd(model, sites);
+  }
   if (captured_ > 0) {
     notes_.push_back(Counted(captured_,
                              "captured into CUDA graphs: of what graphs launched only the "
@@ -268,6 +345,7 @@ void OperationLog::Hand(const model::JobModel& model, analyzer::CallSites* sites
     }
     groups_.push_back(std::move(group));
   }
+  if (sink_ != nullptr) return;
   std::stable_sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
     return a.operation.order < b.operation.order;
   });

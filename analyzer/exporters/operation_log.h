@@ -9,14 +9,18 @@
 
 #include <compare>
 #include <cstdint>
+#include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "analyzer/exporters/stream_order.h"
 #include "analyzer/model/collective.h"
 #include "analyzer/model/match/matcher.h"
+#include "analyzer/model/waits/wait_drawing.h"
 #include "analyzer/session/analysis.h"
 
 namespace gordian::exporters {
@@ -63,11 +67,29 @@ struct LoggedRank {
   std::vector<LoggedOperation> operations;  // in the order of the calls
 };
 
+// Takes what is logged as it becomes known, for formats that must not hold a whole job. References
+// are valid during the call only.
+class OperationSink {
+ public:
+  virtual ~OperationSink() = default;
+  // As TraceObserver's.
+  virtual void OnRecord(const model::CallRecord& record) = 0;
+  virtual void OnEvent(const v1::Event& event) = 0;
+  // An operation whose fate is known, of a stream in the order of the calls; without its site's text.
+  virtual void OnOperation(const LoggedOperation& operation) = 0;
+  // After the last operations, which are the unfinished ones.
+  virtual void AtEnd(const model::JobModel& model, analyzer::CallSites* sites) = 0;
+};
+
+// What a format asks for beside the operations.
+enum class Wants : uint8_t { kNoMore, kWaitForGraph, kStreamOrder, kVerdictSites };
+
 class OperationLog final : public analyzer::TraceObserver {
  public:
   // `keep` operations of each rank at most, its last ones, and all that are unfinished; 0: all.
-  // wait_for_graph: wants wait_for_dot().
-  OperationLog(size_t keep, bool wait_for_graph) : keep_(keep), want_dot_(wait_for_graph) {}
+  // sink: gets the operations instead of ranks(); may be null.
+  OperationLog(size_t keep, Wants wants, OperationSink* sink = nullptr)
+      : keep_(keep), wants_(wants), sink_(sink) {}
 
   void OnRecord(const model::JobModel& model, const model::CallRecord& record) override;
   void OnEvent(const model::JobModel& model, const v1::Event& event) override;
@@ -75,9 +97,13 @@ class OperationLog final : public analyzer::TraceObserver {
 
   // Valid after AtEnd.
   const std::vector<LoggedGroup>& groups() const { return groups_; }
-  const std::map<int, LoggedRank>& ranks() const { return ranks_; }
+  const std::map<int, LoggedRank>& ranks() const { return ranks_; }  // with a sink, no operations
   // What waits at the round that brought the verdict; without a problem, at the last round.
-  const std::string& wait_for_dot() const { return dot_; }
+  const model::WaitDrawing& waits() const { return waits_; }
+  const StreamOrder& stream_order() const { return stream_order_; }
+  // The sites of the verdict's findings, by their short form. Of two with the same one neither has
+  // a file.
+  const std::map<std::string, analyzer::CallSite>& verdict_sites() const { return verdict_sites_; }
   uint64_t first_ns() const { return first_ns_; }  // of the first and the last fact
   uint64_t last_ns() const { return last_ns_; }
   // What is left out, for people; one line each.
@@ -95,9 +121,14 @@ class OperationLog final : public analyzer::TraceObserver {
     uint64_t sequence;
     auto operator<=>(const PartKey&) const = default;
   };
+  // An entry, whose place may have been given to another one since.
+  struct Handle {
+    size_t place = 0;
+    uint64_t order = 0;
+  };
   struct Caller {                  // a thread
-    size_t open = 0;               // the place + 1 of the operation that it is in
-    std::vector<size_t> in_group;  // places of those of its ncclGroup
+    std::optional<Handle> open;    // the operation that it is in
+    std::vector<Handle> in_group;  // those of its ncclGroup
     uint32_t group = 0;
     uint32_t batch = 0;
   };
@@ -107,14 +138,22 @@ class OperationLog final : public analyzer::TraceObserver {
 
   void OnOperation(const model::JobModel& model, const model::CallRecord& record);
   void OnEnd(const model::CallRecord& record);
+  void Refuse(const model::CallRecord& by, const Handle& handle);
+  size_t Place(Entry entry);
+  // Hands settled entries, which are no longer open, to the sink.
+  void HandOver(std::vector<size_t>* settled);
   void Settle(const model::JobModel& model);
   void Draw(const model::JobModel& model, uint64_t now_ns);
   void AddUnlogged(const model::JobModel& model);
+  void ResolveVerdict(const model::Verdict& verdict, analyzer::CallSites* sites);
   void Hand(const model::JobModel& model, analyzer::CallSites* sites);
 
   const size_t keep_;
-  const bool want_dot_;
+  const Wants wants_;
+  OperationSink* const sink_;
   std::vector<Entry> entries_;
+  std::vector<size_t> free_;                                      // places in it, with a sink
+  std::map<model::ProcessId, std::deque<LoggedOperation>> last_;  // with a sink: the `keep_` last
   std::vector<size_t> open_;  // places of those that are not known to be done
   std::map<std::pair<model::ProcessId, model::ThreadId>, Caller> callers_;
   std::map<model::ProcessId, uint32_t> pids_;
@@ -123,7 +162,9 @@ class OperationLog final : public analyzer::TraceObserver {
 
   std::vector<LoggedGroup> groups_;
   std::map<int, LoggedRank> ranks_;
-  std::string dot_;
+  model::WaitDrawing waits_;
+  StreamOrder stream_order_;
+  std::map<std::string, analyzer::CallSite> verdict_sites_;
   bool drawn_problem_ = false, drawn_proof_ = false;
   std::vector<std::string> notes_;
 };

@@ -44,7 +44,7 @@ class DetailsObserver final : public analyzer::TraceObserver {
 
  private:
   analyzer::SourceBook book_;
-  exporters::OperationLog log_{kKeep, /*wait_for_graph=*/false};
+  exporters::OperationLog log_{kKeep, exporters::Wants::kNoMore};
   TraceDetails details_;
 };
 

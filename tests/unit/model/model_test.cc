@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <random>
+#include <set>
 
 #include "analyzer/model/facts/execution_graph.h"
 #include "analyzer/model/facts/record_merger.h"
@@ -10,7 +11,7 @@
 #include "analyzer/model/verdict/check_catalogue.h"
 #include "analyzer/model/verdict/names.h"
 #include "analyzer/model/waits/decider.h"
-#include "analyzer/model/waits/wait_for_dot.h"
+#include "analyzer/model/waits/wait_drawing.h"
 #include "analyzer/model/waits/wait_for_graph.h"
 #include "tests/unit/model/sim/sim_job.h"
 
@@ -351,7 +352,7 @@ TEST(Retirement, TransfersWithAPeerThatIsNotSeenAreLetGo) {
   EXPECT_LT(matcher.Held(), 5000u);
 }
 
-TEST(WaitForDot, DrawsWhatIsStuck) {
+TEST(WaitDrawing, DrawsWhatIsStuck) {
   using namespace testing;  // NOLINT
   std::vector<SimComm> comms(2);
   comms[0].members = comms[1].members = {0, 1};
@@ -365,12 +366,37 @@ TEST(WaitForDot, DrawsWhatIsStuck) {
   for (const CallRecord& record : job.log) graph.Record(record);
   graph.TakeRound(job.MakeRound());
   const WaitForGraph waits(graph, matcher, {}, job.now());
-  const std::string dot = WaitForDot(waits, Names(graph, matcher), waits.Decide(~LeafMask{0}));
+  const WaitDrawing drawing = DrawWaits(waits, Names(graph, matcher), waits.Decide(~LeafMask{0}));
+  const std::string dot = DotOf(drawing);
   EXPECT_EQ(dot.rfind("digraph", 0), 0u) << dot;
   EXPECT_NE(dot.find("rank 0 ends AllReduce #0 on dp"), std::string::npos) << dot;
   EXPECT_NE(dot.find("all started #0 on tp"), std::string::npos) << dot;
   EXPECT_NE(dot.find("started_collective"), std::string::npos) << dot;
   EXPECT_EQ(dot.find("done\""), std::string::npos) << dot;  // nothing that can go on
+  // The witness is a cycle: each of its nodes has one arrow out and one in.
+  const WaitDrawing witness = WitnessOf(drawing);
+  ASSERT_GT(witness.nodes.size(), 1u);
+  ASSERT_LT(witness.nodes.size(), drawing.nodes.size());
+  ASSERT_EQ(witness.arcs.size(), witness.nodes.size());
+  std::set<size_t> from, to;
+  for (const WaitDrawing::Arc& arc : witness.arcs) {
+    from.insert(arc.from);
+    to.insert(arc.to);
+  }
+  EXPECT_EQ(from.size(), witness.nodes.size());
+  EXPECT_EQ(to.size(), witness.nodes.size());
+  // A rank without arrows around it; and what is one arrow away.
+  const WaitDrawing alone = NeighboursOf(drawing, 0, 0), near = NeighboursOf(drawing, 0, 1);
+  for (const WaitDrawing::Node& node : alone.nodes) EXPECT_EQ(node.rank, 0) << node.label;
+  EXPECT_GT(near.nodes.size(), alone.nodes.size());
+  EXPECT_TRUE(NeighboursOf(drawing, 7, 3).nodes.empty());
+}
+
+TEST(WaitDrawing, EscapesForXml) {
+  WaitDrawing drawing;
+  drawing.nodes.push_back({.label = "a<b>&\"c\x01"});
+  const std::string xml = GraphMlOf(drawing);
+  EXPECT_NE(xml.find(">a&lt;b&gt;&amp;&quot;c <"), std::string::npos) << xml;
 }
 
 }  // namespace

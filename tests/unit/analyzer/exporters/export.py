@@ -4,61 +4,23 @@
   export.py BUILD
 """
 
+import csv
+import io
 import json
 import os
 import re
-import shutil
-import subprocess
-import sys
-import tempfile
 import unittest
 
 import flight_recorder_reader as reader
+from export_testing import ExportTest, gordian, main
 
-BUILD = ""
-
-
-def gordian(*arguments, ok=True):
-    done = subprocess.run([os.path.join(BUILD, "bin", "gordian"), *arguments], capture_output=True, text=True, timeout=120,
-                          check=False)
-    if ok and done.returncode != 0:
-        raise AssertionError(f"gordian {' '.join(arguments)}: {done.returncode}\n{done.stderr}")
-    return done
-
-
-class Exports(unittest.TestCase):
-    """Each job runs once; what went wrong stays in the folder that is printed."""
-
-    @classmethod
-    def setUpClass(cls):
-        cls.work = tempfile.mkdtemp(prefix="gordian-export-")
-        cls.failed = False
-
-    @classmethod
-    def tearDownClass(cls):
-        if cls.failed:
-            print(f"evidence: {cls.work}\nrepeat: {' '.join(sys.argv)} {BUILD}")
-        else:
-            shutil.rmtree(cls.work, ignore_errors=True)
-
-    def tearDown(self):
-        Exports.failed |= any(error for _, error in self._outcome.result.failures + self._outcome.result.errors)
-
-    def session(self, job, ranks=2, twin=False):
-        path = os.path.join(self.work, f"{job}-{ranks}{'-twin' if twin else ''}")
-        if not os.path.exists(path):
-            gordian("run", "--emulator", "--session", path, "--on-verdict", "kill-suspected", "--suspect-after", "3", "--",
-                    os.path.join(BUILD, "tests", "gordian_e2e_job"), job, "--ranks", str(ranks), *(["--twin"] if twin else []),
-                    ok=False)
-        return path
+class Exports(ExportTest):
+    """Dumps, timelines and lists."""
 
     def dumps(self, session, *options):
         folder = session + ".fr"
         gordian("export", session, "-f", "fr", "-o", folder, *options)
         return folder
-
-    def verdict(self, path):
-        return json.loads(gordian("analyze", "--json", path, ok=False).stdout)
 
     def round_trip(self, job, ranks=2):
         """The reader's answer, and the verdicts on the session and on its dumps."""
@@ -158,6 +120,19 @@ class Exports(unittest.TestCase):
                           (1, "AllReduce", 1, "started"), (2, "AllReduce", 0, "done")])
         self.assertTrue(all("job.cc" in line["site"] for line in lines[1:]))
 
+    def test_csv(self):
+        session = self.session("missing_rank", 3)
+        text = gordian("export", session, "-f", "csv", text=False).stdout.decode()
+        rows = list(csv.DictReader(io.StringIO(text, newline="")))
+        self.assertEqual([(row["rank"], row["operation"], row["sequence"], row["state"]) for row in rows],
+                         [("0", "AllReduce", "0", "done"), ("0", "AllReduce", "1", "started"), ("1", "AllReduce", "0", "done"),
+                          ("1", "AllReduce", "1", "started"), ("2", "AllReduce", "0", "done")])
+        self.assertTrue(all("job.cc" in row["site"] and None not in row for row in rows), rows)
+        lines = [json.loads(line) for line in gordian("export", session, "-f", "jsonl").stdout.splitlines()[1:]]
+        for row, line in zip(rows, lines, strict=True):  # both say the same
+            for key in ("member", "count", "datatype", "stream", "thread", "order", "called_ns", "done_ns", "site"):
+                self.assertEqual(row[key], str(line[key]), key)
+
     def test_errors_say_what_to_do(self):
         session = self.session("missing_rank", 3)
         done = gordian("export", session, "-f", "fr", ok=False)
@@ -165,6 +140,12 @@ class Exports(unittest.TestCase):
         done = gordian("export", self.dumps(session), "-f", "jsonl", ok=False)
         self.assertEqual((done.returncode, "another tool" in done.stderr), (2, True))
         done = gordian("export", session, "-f", "dot", "-o", os.path.join(self.work, "no", "such"), ok=False)
+        self.assertEqual((done.returncode, "cannot write" in done.stderr), (2, True))
+        done = gordian("export", session, "-f", "csv", "--witness", ok=False)
+        self.assertEqual((done.returncode, "-f dot or graphml" in done.stderr), (2, True))
+        done = gordian("export", session, "-f", "dot", "--rank", "7", ok=False)
+        self.assertEqual((done.returncode, "ranks are 0 to 2" in done.stderr), (2, True))
+        done = gordian("export", session, "-f", "perfetto", "-o", os.path.join(self.work, "no", "such"), ok=False)
         self.assertEqual((done.returncode, "cannot write" in done.stderr), (2, True))
 
 
@@ -186,5 +167,4 @@ class Reader(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    BUILD = os.path.abspath(sys.argv.pop(1))
-    unittest.main(verbosity=2)
+    main()

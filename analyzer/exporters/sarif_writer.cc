@@ -1,4 +1,4 @@
-#include "cli/predict_sarif.h"
+#include "analyzer/exporters/sarif_writer.h"
 
 #include <map>
 #include <nlohmann/json.hpp>
@@ -7,7 +7,7 @@
 
 #include "common/version.h"
 
-namespace gordian::cli {
+namespace gordian::exporters {
 namespace {
 
 using nlohmann::ordered_json;
@@ -55,7 +55,7 @@ std::string SarifOf(const std::vector<SarifFinding>& findings, const std::filesy
     const auto [rule, added] = rule_of.emplace(finding.check, rules.size());
     if (added) {
       rules.push_back({{"id", finding.check},
-                       {"shortDescription", {{"text", "Another order of calls deadlocks"}}},
+                       {"shortDescription", {{"text", finding.title}}},
                        {"help", {{"text", finding.advice}}}});
     }
     ordered_json locations = ordered_json::array(), related = ordered_json::array();
@@ -74,7 +74,7 @@ std::string SarifOf(const std::vector<SarifFinding>& findings, const std::filesy
     }
     results.push_back({{"ruleId", finding.check},
                        {"ruleIndex", rule->second},
-                       {"level", "error"},
+                       {"level", finding.level},
                        {"message", {{"text", finding.message}}},
                        {"locations", locations},
                        {"relatedLocations", related},
@@ -91,4 +91,4 @@ std::string SarifOf(const std::vector<SarifFinding>& findings, const std::filesy
   return sarif.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace gordian::cli
+}  // namespace gordian::exporters

@@ -1,7 +1,7 @@
-// Predictions as SARIF 2.1.0 (OASIS), the form in which code scanners take findings: GitHub's shows
-// each at the lines of its calls.
-#ifndef GORDIAN_CLI_PREDICT_SARIF_H_
-#define GORDIAN_CLI_PREDICT_SARIF_H_
+// Findings and predictions as SARIF 2.1.0 (OASIS), the form in which code scanners take them:
+// GitHub's shows each at the lines of its calls.
+#ifndef GORDIAN_ANALYZER_EXPORTERS_SARIF_WRITER_H_
+#define GORDIAN_ANALYZER_EXPORTERS_SARIF_WRITER_H_
 
 #include <filesystem>
 #include <optional>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace gordian::cli {
+namespace gordian::exporters {
 
 struct SarifPlace {
   std::string file;  // as the debug information or Python gives it; empty: unknown
@@ -19,6 +19,8 @@ struct SarifPlace {
 
 struct SarifFinding {
   std::string check;
+  std::string title;            // what the check is about
+  std::string level = "error";  // or "warning", "note"
   std::string message;
   std::string advice;
   std::set<std::string> sites;     // by which it is the same in another run
@@ -29,6 +31,6 @@ struct SarifFinding {
 // Files below `root`, an absolute folder, are named from there, as code scanners want it.
 std::string SarifOf(const std::vector<SarifFinding>& findings, const std::filesystem::path& root);
 
-}  // namespace gordian::cli
+}  // namespace gordian::exporters
 
-#endif  // GORDIAN_CLI_PREDICT_SARIF_H_
+#endif  // GORDIAN_ANALYZER_EXPORTERS_SARIF_WRITER_H_
