@@ -582,7 +582,8 @@ void AddRunVerb(CLI::App& app, VerbContext* context) {
           "report: print it and leave the job running (default); recover: let a job that is stuck "
           "by the order of its collectives alone go on (docs/recovery.md); kill: end the job on a "
           "confirmed problem; kill-suspected: on a suspected one too; restart[:N]: end the ranks, "
-          "for their launcher to start them again, at most N times for one cause (default: 3), then "
+          "for their launcher to start them again, at most N times for one cause (default: 3), "
+          "then "
           "kill; restart-suspected[:N]; exec:CMD: run a shell command")
       ->type_name("WHAT");
   verb->add_option(
