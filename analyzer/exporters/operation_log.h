@@ -75,7 +75,7 @@ class OperationSink {
   // As TraceObserver's.
   virtual void OnRecord(const model::CallRecord& record) = 0;
   virtual void OnEvent(const v1::Event& event) = 0;
-  // An operation whose fate is known, of a stream in the order of the calls; without its site's text.
+  // An operation whose fate is known; of a stream in the order of calls. Without its site's text.
   virtual void OnOperation(const LoggedOperation& operation) = 0;
   // After the last operations, which are the unfinished ones.
   virtual void AtEnd(const model::JobModel& model, analyzer::CallSites* sites) = 0;

@@ -9,6 +9,9 @@ import tempfile
 import time
 import unittest
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "checks"))
+import schemas  # noqa: E402
+
 BUILD = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 and sys.argv[1][0] != "-" else "build/release"
 GORDIAN = os.path.join(BUILD, "bin", "gordian")
 JOB = os.path.join(BUILD, "tests", "gordian_e2e_job")
@@ -113,14 +116,19 @@ class CliTest(unittest.TestCase):
 
     def verdict(self, session="s"):
         with open(os.path.join(self.path(session), "verdict.json")) as f:
-            return json.load(f)
+            text = f.read()
+        schemas.check(text)
+        return json.loads(text)
 
     def gordian(self, *arguments, **options):
         options.setdefault("env", clean_environment())
         options.setdefault("cwd", self.work)
         options.setdefault("stdin", subprocess.DEVNULL)
         options.setdefault("timeout", 60)
-        return subprocess.run([GORDIAN, *arguments], capture_output=True, text=True, **options)
+        done = subprocess.run([GORDIAN, *arguments], capture_output=True, text=True, **options)
+        if "--json" in arguments:
+            schemas.check(done.stdout)
+        return done
 
     def start(self, *arguments, **options):
         options.setdefault("env", clean_environment())
