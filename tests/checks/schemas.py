@@ -54,7 +54,11 @@ def problems(document, name=None):
     if name not in names():
         return [f"there is no docs/schemas/{name}.json"]
     if name not in _validators:
-        _validators[name] = jsonschema().Draft202012Validator(schema(name))
+        whole = schema(name)
+        # One may refer to another by its name, which is found among its definitions.
+        others = {other: schema(other) for other in names() if f'"$ref": "{other}"' in json.dumps(whole)}
+        whole["$defs"] = {**whole.get("$defs", {}), **others}
+        _validators[name] = jsonschema().Draft202012Validator(whole)
     return [f"{name}: /{'/'.join(map(str, error.absolute_path))}: {error.message[:300]}"
             for error in _validators[name].iter_errors(document)]
 

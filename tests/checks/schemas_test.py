@@ -58,7 +58,7 @@ class Schemas(unittest.TestCase):
             for line in self.gordian("export", session, "-f", "jsonl").splitlines():
                 add(json.loads(line), "gordian.operations.v1")
             add(json.loads(self.gordian("replay", session, "-o", f"replay-{session}", "--json")))
-        for words in (["export", "hung", "-f", "csv", "-o", "x.csv"], ["checks"], ["doctor"], ["hooks"], ["incidents"],
+        for words in (["export", "hung", "-f", "csv", "-o", "x.csv"], ["checks"], ["doctor"], ["hooks"], ["demo"], ["incidents"],
                       ["report", "hung", "-o", "x.html"], ["attach", str(os.getpid())]):
             add(json.loads(self.gordian(*words, "--json")))
         for path in glob.glob(os.path.join(schemas.SOURCES, "tests", "golden", "report", "*.json")):
@@ -80,7 +80,7 @@ class Schemas(unittest.TestCase):
             document = written[0]
             for key in document:
                 self.assertTrue(schemas.problems({k: v for k, v in document.items() if k != key} | {"schema": name}, name)
-                                or key in ("schema", "revision", "written", "closed"), f"{name} without {key}")
+                                or key in ("schema", "recovery", "revision", "written", "closed"), f"{name} without {key}")
 
     def test_they_are_schemas(self):
         for name in schemas.names():

@@ -120,8 +120,8 @@ class Completion(Help):
         self.assertEqual(sorted(self.bash("gordian", "")), sorted(verbs))
         self.assertEqual(self.bash("gordian", "simu"), ["simulate"])
         self.assertEqual(self.bash("gordian", "run", "--emul"), ["--emulator"])
-        self.assertEqual(self.bash("gordian", "run", "--collectives", "p"), ["preemptive"])
-        self.assertEqual(self.bash("gordian", "run", "--collectives", "=", "p"), ["preemptive"])
+        self.assertEqual(self.bash("gordian", "plan", "--solver", "e"), ["exact"])
+        self.assertEqual(self.bash("gordian", "plan", "--solver", "=", "e"), ["exact"])
         self.assertEqual(self.bash("gordian", "bench", "coll"), ["collectives"])
         self.assertIn("--operation", self.bash("gordian", "bench", "collectives", "--"))
         self.assertEqual(self.bash("gordian", "explain", "fi"), ["file"])
@@ -145,7 +145,7 @@ class Completion(Help):
 
         self.assertEqual(ask("gordian simu"), ["simulate"])
         self.assertEqual(ask("gordian run --emul"), ["--emulator"])
-        self.assertEqual(ask("gordian run --collectives p"), ["preemptive"])
+        self.assertEqual(ask("gordian plan --solver e"), ["exact"])
         self.assertEqual(ask("gordian bench coll"), ["collectives"])
         self.assertIn("--operation", ask("gordian bench collectives --"))
         self.assertEqual(ask("gordian explain fi"), ["file"])
@@ -173,7 +173,7 @@ ask() {
 for line in "$@"; do ask $line; done
 """
         lines = {"gordian simu": "gordian simulate ", "gordian run --emul": "gordian run --emulator ",
-                 "gordian run --collectives p": "gordian run --collectives preemptive ",
+                 "gordian plan --solver e": "gordian plan --solver exact ",
                  "gordian bench coll": "gordian bench collectives ", "gordian explain fi": "gordian explain file "}
         done = subprocess.run(["zsh", "-f", "-c", asks, "zsh", *lines], capture_output=True, text=True, cwd=self.work, timeout=60,
                               env=clean_environment(HOME=self.work, TERM="dumb",
@@ -224,7 +224,7 @@ class Settings(Help):
         for text, words in (("[run]\nnonsense = 1\n", "run.nonsense"), ("[nonsense]\nx = 1\n", "nonsense"),
                             ("[run]\nemulator = 3\n", "run.emulator"), ("[run]\nsession = true\n", "run.session"),
                             ("[explain]\nsession = 'x'\n", "explain.session"), ("[run]\nsession = ['a', 'b']\n", "run.session"),
-                            ("[run\n", "line 1"), ("[run]\ncollectives = 'other'\n", "bad.toml")):
+                            ("[run\n", "line 1"), ("[plan]\nsolver = 'other'\n", "bad.toml")):
             with self.subTest(text=text):
                 self.write("bad.toml", text)
                 done = self.gordian("--config", "bad.toml", "version")
