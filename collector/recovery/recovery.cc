@@ -231,7 +231,9 @@ class Run {
       const Rank* open = nullptr;
       uint64_t now_executed = 0;
       for (const auto& [pid, rank] : ranks_) {
-        now_executed += rank->Executed();
+        const bool lives = rank->Lives();  // before the rest is read: what it has done counts
+        const uint64_t rank_executed = rank->Executed();
+        now_executed += rank_executed;
         ring::RecoveryFile file;
         if (rank->Answered(&file)) {
           if (static_cast<RecoveryReply>(file.reply) == RecoveryReply::kDone) continue;
@@ -239,7 +241,8 @@ class Run {
                             std::to_string(file.detail) + " of the runtime)",
                         rank->rank(), now_executed, units);
         }
-        if (!rank->Lives()) {
+        if (!lives) {
+          if (rank_executed == rank->units.size()) continue;  // the program went on, and ended
           return Failed(Who(*rank) + " has ended in the middle", rank->rank(), now_executed, units);
         }
         open = rank.get();

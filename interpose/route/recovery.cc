@@ -619,8 +619,9 @@ grtResult_t OpenDone() {
       }
       unit.scratch = nullptr;
     }
+    // Counted first: the program may end as soon as the last gate is open.
+    __atomic_fetch_add(&g_file->executed, 1, __ATOMIC_RELEASE);
     Open(unit);
-    __atomic_fetch_add(&g_file->executed, 1, __ATOMIC_RELAXED);
   });
   for (uint32_t i = 0; i < g_recovery.count; ++i) {
     UnitTable& table = *g_recovery.comms[i]->units;
