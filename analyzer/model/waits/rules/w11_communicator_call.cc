@@ -120,6 +120,14 @@ void EndedInside(const WaitView& view, const InitCall& init, const InitMember& m
   if (init.host) (*nodes)[node].conjectural = true;
 }
 
+// Another process may come in the place of one that has ended: where groups meet through a store, a
+// rank may try again; and what never called NCCL may have been no rank, but had its variables.
+bool MayBeReplaced(const WaitView& view, const InitCall& init, const WaitNode& member) {
+  if (member.leaf != LeafKind::kDead) return false;
+  const Process* const process = view.execution.Find(member.process);
+  return init.host || process == nullptr || !process->CalledNccl();
+}
+
 uint32_t AllMembersCall(const WaitView& view, const InitCall& init, WaitNodes* nodes) {
   uint32_t node;
   if (!nodes->Shared(NodeKind::kInit, false, init.uid, 0, &node)) return node;
@@ -154,9 +162,7 @@ uint32_t AllMembersCall(const WaitView& view, const InitCall& init, WaitNodes* n
           node, NotCalled(view, {.comm = init.parent, .rank = rank, .init = &init}, nodes),
           MakesCommunicator(init.call) ? Reason::kCommunicatorInit : Reason::kCommunicatorCall);
     } else if (const uint32_t calls = unnamed.Calls(rank); calls != kNoNode) {
-      // Another process may come in the place of one that has ended: a rank tries again, or what
-      // ran before it had its variables.
-      if ((*nodes)[calls].leaf == LeafKind::kDead) (*nodes)[node].conjectural = true;
+      if (MayBeReplaced(view, init, (*nodes)[calls])) (*nodes)[node].conjectural = true;
       nodes->Wait(node, calls, Reason::kCommunicatorInit);
     }
   }
