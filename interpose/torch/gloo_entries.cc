@@ -76,8 +76,6 @@ enum RowId : uint32_t {
   _ZN4c10d16ProcessGroupGloo7enqueueEN3c1013intrusive_ptrINS0_9AsyncWorkENS1_6detail34intrusive_target_default_null_typeIS3_EEEE
 #define GORDIAN_GLOO_MAKE \
   _ZN4c10d16ProcessGroupGlooC1ERKN3c1013intrusive_ptrINS_5StoreENS1_6detail34intrusive_target_default_null_typeIS3_EEEEiiNS2_INS0_7OptionsENS5_ISA_EEEE
-#define GORDIAN_TEXT_OF(symbol) #symbol
-#define GORDIAN_NAME_OF(symbol) GORDIAN_TEXT_OF(symbol)
 
 constexpr const char* kOtherSymbols[] = {
     GORDIAN_NAME_OF(GORDIAN_GLOO_WORK_WAIT),    GORDIAN_NAME_OF(GORDIAN_GLOO_SEND_WAIT),
@@ -92,12 +90,7 @@ const char* SymbolOf(uint32_t entry) {
 constinit std::atomic<void*> g_real[kEntryCount] = {};
 
 void* Real(uint32_t entry, const void* caller) {
-  void* real = g_real[entry].load(std::memory_order_acquire);
-  if (__builtin_expect(real != nullptr, 1)) return real;
-  const ErrnoKeeper keep_errno;
-  real = FindBehind(caller, SymbolOf(entry));
-  g_real[entry].store(real, std::memory_order_release);
-  return real;
+  return RealBehind(&g_real[entry], SymbolOf(entry), caller);
 }
 
 // Elements and types (as OperationPayload has them) of a c10::TensorImpl.

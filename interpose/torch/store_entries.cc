@@ -25,8 +25,6 @@ enum EntryId : uint32_t { kGet, kSet, kCompareSet, kAdd, kEntryCount };
   _ZN4c10d8TCPStore10compareSetERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt6vectorIhSaIhEESD_
 #define GORDIAN_STORE_ADD \
   _ZN4c10d8TCPStore3addERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEl
-#define GORDIAN_TEXT_OF(symbol) #symbol
-#define GORDIAN_NAME_OF(symbol) GORDIAN_TEXT_OF(symbol)
 constexpr const char* kSymbols[kEntryCount] = {
     GORDIAN_NAME_OF(GORDIAN_STORE_GET), GORDIAN_NAME_OF(GORDIAN_STORE_SET),
     GORDIAN_NAME_OF(GORDIAN_STORE_COMPARE_SET), GORDIAN_NAME_OF(GORDIAN_STORE_ADD)};
@@ -36,12 +34,7 @@ constinit std::atomic<void*> g_real[kEntryCount] = {};
 constinit std::atomic<bool> g_store_bound = false;
 
 void* Real(uint32_t entry, const void* caller) {
-  void* real = g_real[entry].load(std::memory_order_acquire);
-  if (__builtin_expect(real != nullptr, 1)) return real;
-  const ErrnoKeeper keep_errno;
-  real = FindBehind(caller, kSymbols[entry]);
-  g_real[entry].store(real, std::memory_order_release);
-  return real;
+  return RealBehind(&g_real[entry], kSymbols[entry], caller);
 }
 
 // A std::string.

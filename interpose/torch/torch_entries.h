@@ -2,6 +2,7 @@
 #ifndef GORDIAN_INTERPOSE_TORCH_TORCH_ENTRIES_H_
 #define GORDIAN_INTERPOSE_TORCH_TORCH_ENTRIES_H_
 
+#include "interpose/entry/lifecycle.h"
 #include "interpose/entry/real_symbols.h"
 #include "interpose/state/ring_client.h"
 #include "interpose/torch/torch_groups.h"
@@ -11,7 +12,22 @@
   extern "C" __attribute__((visibility("default"))) result name(__VA_ARGS__); \
   extern "C" result name(__VA_ARGS__)
 
+// A symbol's name as text.
+#define GORDIAN_TEXT_OF(symbol) #symbol
+#define GORDIAN_NAME_OF(symbol) GORDIAN_TEXT_OF(symbol)
+
 namespace gordian::interpose {
+
+// The function that ours stands before, kept in `*kept`; null: there is none. `caller`: is in a file
+// that is linked to it.
+inline void* RealBehind(std::atomic<void*>* kept, const char* symbol, const void* caller) {
+  void* real = kept->load(std::memory_order_acquire);
+  if (__builtin_expect(real != nullptr, 1)) return real;
+  const ErrnoKeeper keep_errno;
+  real = FindBehind(caller, symbol);
+  kept->store(real, std::memory_order_release);
+  return real;
+}
 
 // The calling thread, if it is attached already.
 inline ThreadContext* AttachedThread() {
