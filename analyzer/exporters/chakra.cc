@@ -11,6 +11,7 @@
 
 #include "analyzer/exporters/formats.h"
 #include "analyzer/exporters/proto_bytes.h"
+#include "analyzer/exporters/torch_type_name.h"
 #include "analyzer/model/collective.h"
 #include "analyzer/model/verdict/names.h"
 
@@ -59,14 +60,6 @@ int64_t CommTypeOf(Call call) {  // CollectiveCommType; -1: it has none
   }
 }
 
-// As PyTorch names them, by ncclDataType_t.
-const char* TypeName(uint8_t datatype) {
-  constexpr const char* kTypes[] = {"Char",   "Byte",     "Int",           "UInt32",
-                                    "Long",   "UInt64",   "Half",          "Float",
-                                    "Double", "BFloat16", "Float8_e4m3fn", "Float8_e5m2"};
-  return datatype < std::size(kTypes) ? kTypes[datatype] : "Undefined";
-}
-
 class NodeWriter {
  public:
   explicit NodeWriter(ProtoBytes* out) : out_(*out) {}
@@ -102,7 +95,7 @@ void WriteTensor(int field, uint64_t elements, uint8_t datatype, ProtoBytes* out
   const size_t begun = out->Begin(field);
   out->Text(tensors::kShapes, elements == 0 ? "[]" : "[[" + std::to_string(elements) + "]]");
   out->Text(tensors::kTypes,
-            elements == 0 ? "[]" : std::string("[\"") + TypeName(datatype) + "\"]");
+            elements == 0 ? "[]" : std::string("[\"") + TorchTypeName(datatype) + "\"]");
   out->End(begun);
 }
 

@@ -11,6 +11,7 @@
 
 #include "analyzer/exporters/formats.h"
 #include "analyzer/exporters/pickle_writer.h"
+#include "analyzer/exporters/torch_type_name.h"
 #include "analyzer/model/collective.h"
 
 namespace gordian::exporters {
@@ -47,14 +48,6 @@ const char* NameIn(Call call) {
     default:
       return "unknown";
   }
-}
-
-// c10::toString of the type, by ncclDataType_t.
-const char* TypeIn(uint8_t datatype) {
-  constexpr const char* kTypes[] = {"Char",   "Byte",     "Int",           "UInt32",
-                                    "Long",   "UInt64",   "Half",          "Float",
-                                    "Double", "BFloat16", "Float8_e4m3fn", "Float8_e5m2"};
-  return datatype < std::size(kTypes) ? kTypes[datatype] : "Undefined";
 }
 
 // A group as the dumps name it.
@@ -275,7 +268,7 @@ class RankDump {
     const Named& group = groups_[static_cast<size_t>(operation.group)];
     const Tensors tensors =
         entry.ends_batch ? Tensors{} : TensorsOf(operation, group.sorted.size());
-    const char* const type = TypeIn(operation.datatype);
+    const char* const type = TorchTypeName(operation.datatype);
     const bool started = operation.progress == Progress::kStarted;
     out_.BeginDict();
     out_.Text("frames");
