@@ -1,4 +1,4 @@
-// Of which gordian a library is that gordian loads into jobs.
+// Reads which version of gordian a library belongs to that gordian loads into jobs.
 #ifndef GORDIAN_CLI_DOCTOR_LIBRARY_VERSION_H_
 #define GORDIAN_CLI_DOCTOR_LIBRARY_VERSION_H_
 

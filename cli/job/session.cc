@@ -73,8 +73,8 @@ Claim ClaimFolder(const std::string& dir, bool named, std::shared_ptr<const Owne
 
 constexpr size_t kStampLength = 16;  // of UtcStamp
 
-// Of the other sessions in the working folder whose names begin as this one's, up to the stamp, the
-// one that was made last.
+// Finds the latest of the other sessions in the working folder whose names begin as this one's, up to
+// the stamp.
 std::string LatestBefore(const std::string& dir, size_t up_to_stamp) {
   // "<stamp>" or "<stamp>.<number>"
   const auto place = [&](const std::string& name) {

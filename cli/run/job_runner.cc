@@ -509,7 +509,7 @@ void JobRunner::NoteDegradedSession() {
              "; the job runs on and is still watched");
 }
 
-// Of the analysis here alone: the ranks are on this machine.
+// Looks at the analysis of this machine alone, on which the ranks are.
 void JobRunner::Recover() {
   if (options_.config.on_verdict != OnVerdict::kRecover || server_ == nullptr) return;
   if (recovery_ != nullptr && !recovery_->over()) return;

@@ -64,7 +64,7 @@ struct JobOutcome {
   pid_t pid = 0;
   int wait_status = 0;             // of the job's first process
   bool killed_by_gordian = false;  // for a verdict
-  bool restart_wanted = false;     // gordian ended it to be started again, and nobody here has
+  bool restart_wanted = false;     // gordian ended it for a launcher above to start it again
   RestartCounts restarts;          // as the job has ended
   bool problem = false;            // by the last verdict
   std::vector<std::string>
@@ -154,7 +154,7 @@ class JobRunner {
   bool passed_on_ = false;                // to the processes that outlived the job's first one
   std::optional<uint64_t> acting_since_;  // when gordian decided to act on the verdict
   bool acted_ = false;
-  // Of --on-verdict restart: what had rings when gordian ended the ranks, until another process has.
+  // --on-verdict restart keeps here what had rings when it ended the ranks, until another process has.
   struct BeforeRestart {
     uint64_t seen = 0;  // as Collector::Stats::processes
     std::vector<ProcessKey> rings;

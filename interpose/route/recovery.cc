@@ -69,7 +69,7 @@ struct Unit {
   void* event;     // stays with the place
   uint32_t gate;   // place in g_gates
   uint64_t index;  // of its gate
-  // Of a recovery; the controller alone uses them.
+  // The controller alone uses them, in a recovery.
   bool early, ready, left, submitted, executed, opened;
   uint32_t after_count;
   Unit* after[ring::kMaxRecoveryAfter];

@@ -51,7 +51,7 @@ struct RoutedComm {
   bool named;                    // asked for by its name, or all are
   grtUniqueId id;
   std::atomic<uint32_t> children, shrunk;
-  // Of an armed process (recovery.h).
+  // An armed process uses these (recovery.h).
   std::atomic<Carrier> carrier;
   std::atomic<uint32_t> revoking;  // 1: a helper thread is in ncclCommRevoke
   UnitTable* units;                // null: none was to be had; stays with the slot

@@ -9,7 +9,7 @@
 namespace gordian::model {
 namespace {
 
-// Of one host. More are not looked at.
+// The check looks at no more processes, all of one host, and operations.
 constexpr size_t kMostProcesses = 64;
 constexpr size_t kMostUnits = 4096;
 
