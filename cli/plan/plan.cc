@@ -90,6 +90,7 @@ std::optional<Inputs> Gather(const PlanFlags& flags) {
       return std::nullopt;
     }
     inputs.by_rank = read->by_rank;
+    inputs.source.names = read->names;
     inputs.buckets = AgreeOnTimes(read->by_rank);
     if (read->per_rank) inputs.ranks = static_cast<int>(read->by_rank.size());
     if (inputs.calls && inputs.calls->buckets != static_cast<int>(inputs.buckets.size())) {

@@ -75,14 +75,22 @@ StatusOr<std::vector<std::pair<int, std::vector<std::string>>>> CsvRows(
   return rows;
 }
 
-StatusOr<std::vector<planner::Bucket>> BucketsOf(const std::string& path, const json& list) {
+// `names`: of the buckets, "" for those without one.
+StatusOr<std::vector<planner::Bucket>> BucketsOf(const std::string& path, const json& list,
+                                                 std::vector<std::string>* names) {
   std::vector<planner::Bucket> buckets;
   if (!list.is_array()) return Status::InvalidArgument(path + ": expected a list of buckets");
   for (size_t i = 0; i < list.size(); ++i) {
     const std::string where = path + ": bucket " + std::to_string(i + 1) + ": ";
     if (!list[i].is_object()) return Status::InvalidArgument(where + "not an object");
     planner::Bucket bucket;
+    names->emplace_back();
     for (const auto& [key, value] : list[i].items()) {
+      if (key == "name") {
+        if (!value.is_string()) return Status::InvalidArgument(where + "name is no string");
+        names->back() = value;
+        continue;
+      }
       int64_t* field = key == "forward_us"    ? &bucket.forward
                        : key == "backward_us" ? &bucket.backward
                        : key == "comm_us"     ? &bucket.comm
@@ -123,11 +131,16 @@ StatusOr<BucketTable> FromJson(const std::string& path, const std::string& text)
   }
   const json lists = table.per_rank ? document["ranks"] : json::array({document["buckets"]});
   for (const json& list : lists) {
-    StatusOr<std::vector<planner::Bucket>> buckets = BucketsOf(path, list);
+    std::vector<std::string> names;
+    StatusOr<std::vector<planner::Bucket>> buckets = BucketsOf(path, list, &names);
     GORDIAN_RETURN_IF_ERROR(buckets.status());
     if (!table.by_rank.empty() && buckets->size() != table.by_rank.front().size()) {
       return Status::InvalidArgument(path + ": ranks have different numbers of buckets");
     }
+    if (!table.by_rank.empty() && names != table.names) {
+      return Status::InvalidArgument(path + ": ranks have different names for buckets");
+    }
+    table.names = std::move(names);
     table.by_rank.push_back(std::move(*buckets));
   }
   return table;

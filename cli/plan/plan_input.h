@@ -13,11 +13,12 @@
 namespace gordian::cli {
 
 // A table of buckets, the same at all ranks or one for each of them.
-//   JSON: {"buckets": [{"forward_us": 1, "backward_us": 2, "comm_us": 3, "elements": 4}, ...]}, or
-//         {"ranks": [[{...}, ...], ...]}
+//   JSON: {"buckets": [{"forward_us": 1, "backward_us": 2, "comm_us": 3, "elements": 4, "name": "5"},
+//         ...]}, or {"ranks": [[{...}, ...], ...]}
 //   CSV:  a line "forward_us,backward_us,comm_us[,elements]", then a bucket a line, bucket 1 first
 struct BucketTable {
   std::vector<std::vector<planner::Bucket>> by_rank;  // at least one, all of the same length
+  std::vector<std::string> names;  // of the buckets; none, or as many, "" where there is none
   bool per_rank = false;
 };
 

@@ -168,11 +168,13 @@ std::string HashText(uint64_t hash) {
 
 std::string PlanJson(const Plan& plan, const PlanSource& source, const planner::Proof& proof) {
   ordered_json buckets = ordered_json::array();
-  for (const planner::Bucket& bucket : plan.buckets) {
+  for (size_t i = 0; i < plan.buckets.size(); ++i) {
+    const planner::Bucket& bucket = plan.buckets[i];
     buckets.push_back({{"forward_us", bucket.forward},
                        {"backward_us", bucket.backward},
                        {"comm_us", bucket.comm},
                        {"elements", bucket.elements}});
+    if (i < source.names.size() && !source.names[i].empty()) buckets[i]["name"] = source.names[i];
   }
   ordered_json items = ordered_json::array();
   for (const planner::Item& item : plan.items) {
@@ -204,6 +206,7 @@ std::string PlanJson(const Plan& plan, const PlanSource& source, const planner::
       {"warm_up", IterationsOf(plan.schedule.warm_up)},
       {"period", IterationsOf(plan.schedule.period)},
       {"generations_per_period", plan.schedule.generations},
+      {"merge", plan.options.merge == planner::Merge::kMean ? "mean" : "sum"},
       {"merged", plan.schedule.merged},
       {"update_frequency", plan.schedule.updates_per_iteration},
       {"staleness", {{"mean", plan.schedule.mean_staleness}, {"max", plan.schedule.max_staleness}}},

@@ -16,6 +16,7 @@ struct PlanSource {
   int iterations = 0;  // that gave the times
   double spread = 0;
   std::vector<std::string> estimated;  // times that were estimated, not measured
+  std::vector<std::string> names;      // of the buckets; none, or as many, "" where there is none
 };
 
 // "0123456789abcdef".

@@ -108,6 +108,7 @@ uint64_t HashOf(const Plan& plan) {
       }
     }
   }
+  if (plan.options.merge == Merge::kMean) hash.Add("mean");
   return hash.value();
 }
 

@@ -56,8 +56,9 @@ inline constexpr double kRetryGrowth = 1.1;
 std::optional<Plan> MakePlan(const std::vector<Bucket>& buckets, const PlanOptions& options,
                              std::string* error);
 
-// Covers everything that a rank does by the plan: items, links, stages, generations, their order.
-// Not the times that led to it: ranks whose times differ may well follow one schedule.
+// Covers everything that a rank does by the plan: items, links, stages, generations, their order,
+// and whether merged gradients are a sum or a mean. Not the times that led to it: ranks whose times
+// differ may well follow one schedule.
 uint64_t HashOf(const Plan& plan);
 
 // Iteration `t` of the plan, from 0, with absolute generation numbers.
