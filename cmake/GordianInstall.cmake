@@ -1,8 +1,8 @@
 # What a user gets: `cmake --install BUILD --prefix DIR`, and packages of the same files by `cpack`
 # (cmake/GordianPackages.cmake). A component is a Debian package:
 #
-#   gordian               bin/gordian, the shim and the front end that it loads into jobs, man pages,
-#                         completions, the example of gordian.toml
+#   gordian               bin/gordian, the shim and the front end that it loads into jobs, what jobs
+#                         import, man pages, completions, the example of gordian.toml
 #   gordian-emulator      LIBDIR/gordian/emulator, and the job of `gordian demo`
 #   libgordian-runtime    the runtime that LIBDIR/gordian holds
 #   gordian-dev           include/gordian, LIBDIR/pkgconfig: for programs that use its C API
@@ -46,6 +46,11 @@ function(gordian_install)
   install(TARGETS gordian_interpose LIBRARY DESTINATION "${GORDIAN_INSTALLED_LIB}" COMPONENT gordian)
   install(DIRECTORY "${CMAKE_SOURCE_DIR}/interpose/python/" DESTINATION "${GORDIAN_INSTALLED_LIB}/python"
     COMPONENT gordian FILES_MATCHING PATTERN "*.py")
+  # For jobs under `gordian run`, and where Debian's Python looks: packaging/wheel.py puts it where others do.
+  foreach(place IN ITEMS "${GORDIAN_INSTALLED_LIB}/python" lib/python3/dist-packages)
+    install(DIRECTORY "${CMAKE_SOURCE_DIR}/python/gordian" DESTINATION "${place}"
+      COMPONENT gordian FILES_MATCHING PATTERN "*.py")
+  endforeach()
   install(DIRECTORY "${GORDIAN_REFERENCE}/" DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}" COMPONENT gordian)
   install(FILES "${CMAKE_SOURCE_DIR}/README.md" "${CMAKE_SOURCE_DIR}/LICENSE"
     DESTINATION "${CMAKE_INSTALL_DATAROOTDIR}/doc/gordian" COMPONENT gordian)

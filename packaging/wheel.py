@@ -27,6 +27,7 @@ GLIBC = re.compile(r"(ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libresolv
 SUMMARY = "Finds and proves deadlocks in multi-GPU jobs"
 # Which of the installed files a wheel leaves out: those for compilers, which know no Python's folders.
 LEFT_OUT = re.compile(r"include/|.*/pkgconfig/")
+MODULES = "lib/python3/dist-packages/"  # Debian's name for the folder of Python's modules
 
 
 def container_bundle():
@@ -122,7 +123,11 @@ def main():
         with zipfile.ZipFile(unfinished, "w") as archive:
             for path in files:
                 name = path.relative_to(prefix)
-                place = f"scripts/{name.name}" if name.parts[0] == "bin" else f"data/{name}"
+                place = f"data/{name}"
+                if name.parts[0] == "bin":
+                    place = f"scripts/{name.name}"
+                elif str(name).startswith(MODULES):
+                    place = "purelib/" + str(name)[len(MODULES):]
                 add(archive, f"{data}/{place}", path.read_bytes(), os.access(path, os.X_OK) and path.suffix != ".py", record)
             texts = {
                 "METADATA": f"Metadata-Version: 2.1\nName: gordian\nVersion: {version}\nSummary: {SUMMARY}\n"

@@ -12,6 +12,8 @@ from cli_testing import BUILD, JOB, CliTest, clean_environment, main
 
 PYTHON = ["sitecustomize.py"] + ["gordian_torch/" + name for name in (
     "__init__.py", "ctypes_lines.py", "front_end.py", "groups.py", "names.py", "operations.py", "shim.py", "sites.py")]
+MODULES = ["gordian/__init__.py"] + ["gordian/torch/" + name for name in (
+    "__init__.py", "buckets.py", "measure.py", "plan.py", "plan_file.py")]
 EMULATED = ["libcuda.so", "libcuda.so.1", "libcudart.so", "libcudart.so.13", "libnccl.so", "libnccl.so.2"]
 # What gordian itself writes, beside a man page of each verb.
 REFERENCE = {"share/bash-completion/completions/gordian", "share/zsh/vendor-completions/_gordian",
@@ -19,7 +21,8 @@ REFERENCE = {"share/bash-completion/completions/gordian", "share/zsh/vendor-comp
 FILES = ({"bin/gordian", "include/gordian/runtime.h", "LIB/pkgconfig/gordian-runtime.pc",
           "LIB/gordian/libgordian_interpose.so", "LIB/gordian/demo/hybrid_training", "LIB/gordian/libgordian_runtime.so", "share/doc/gordian/README.md",
           "share/doc/gordian/LICENSE"}
-         | {"LIB/gordian/python/" + name for name in PYTHON} | {"LIB/gordian/emulator/" + name for name in EMULATED} | REFERENCE)
+         | {"LIB/gordian/python/" + name for name in PYTHON + MODULES}
+         | {"lib/python3/dist-packages/" + name for name in MODULES} | {"LIB/gordian/emulator/" + name for name in EMULATED} | REFERENCE)
 # Where the build has what they need.
 OPTIONAL = {"LIB/gordian/gordian-measure-collectives", "LIB/gordian/libgordian_runtime_cuda.so"}
 OPTIONAL |= {f"share/doc/gordian/copyright.{name}" for name in ("absl", "c-ares", "grpc", "jemalloc", "protobuf", "re2")}

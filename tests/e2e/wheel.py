@@ -89,6 +89,11 @@ class Wheel(CliTest):
         self.assertIn(os.path.realpath(self.path("venv")), os.path.realpath(front_end.stdout.strip()))
         alone = run(python, "-c", "import gordian_torch", env=outside, cwd=self.work)
         self.assertNotEqual(alone.returncode, 0)  # and elsewhere it is in nobody's way
+        # What jobs import themselves is there for all.
+        modules = run(python, "-c", "import gordian.torch.plan_file as found; print(found.__file__)", env=outside, cwd=self.work)
+        self.assertEqual(modules.returncode, 0, modules.stderr)
+        self.assertIn(os.path.realpath(self.path("venv/lib")), os.path.realpath(modules.stdout.strip()))
+        self.assertIn("site-packages", modules.stdout)
         done = run(*pip, "uninstall", "--yes", "gordian", env=outside)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(files_below(self.path("venv")), before)

@@ -7,6 +7,7 @@ import sys
 _TEXT_SITE = 1 << 63  # kTextSite of proto/ring/record.h
 _WRITTEN = ("<frozen", "<eval_with_key>")
 _INDUCTOR = "torchinductor_"  # in the folder of the code that Inductor writes
+_FOR_JOBS = ("/gordian/torch/plan.py", "/gordian/torch/measure.py")  # stand between a job and PyTorch
 
 
 class Sites:
@@ -61,9 +62,10 @@ class Sites:
         return 0
 
     def is_own(self, code):
-        """Of PyTorch or this package, or written by PyTorch's compilers, and not of the job."""
+        """Of PyTorch or of gordian, or written by PyTorch's compilers, and not of the job."""
         name = code.co_filename
-        return name.startswith(self._own) or name.startswith(_WRITTEN) or _INDUCTOR in name
+        return (name.startswith(self._own) or name.startswith(_WRITTEN) or _INDUCTOR in name
+                or name.endswith(_FOR_JOBS))
 
     def _add(self, frame):
         number = next(self._numbers)

@@ -1,0 +1,1 @@
+"""gordian's parts for jobs: what a training script imports."""
