@@ -40,6 +40,7 @@ class Images:
     """Ten patterns of 8 x 8 under noise, for a small CNN."""
     rate, momentum = 0.03, 0
     clip = None
+    views = False  # gradients are parts of DDP's buckets
 
     @staticmethod
     def model():
@@ -70,6 +71,7 @@ class Tokens:
     """Which of eight tokens is the most frequent of twelve, for a small transformer."""
     rate, momentum = 0.02, 0.9
     clip = 1.0
+    views = True
 
     model = Transformer
 
@@ -97,7 +99,8 @@ def new_model(task):
 
 def wrapped(task):
     dist._DEFAULT_FIRST_BUCKET_BYTES = BUCKET_BYTES  # of small models: DDP's is a MiB
-    return DistributedDataParallel(new_model(task), bucket_cap_mb=BUCKET_BYTES / 2 ** 20)
+    return DistributedDataParallel(new_model(task), bucket_cap_mb=BUCKET_BYTES / 2 ** 20,
+                                   gradient_as_bucket_view=task.views)
 
 
 def sgd(task, model):
@@ -331,6 +334,7 @@ def misused(path):
     torch.optim.lr_scheduler.StepLR(optimizer, 10)  # takes optimizers alone
     expect(RuntimeError, "without a backward pass", optimizer.step)
     expect(RuntimeError, "closure", lambda: optimizer.step(lambda: 0))
+    expect(RuntimeError, "GradScaler", lambda: optimizer._step_supports_amp_scaling)
     for t in range(OWN + 1):
         loss_of(model, batch_of(Images, t, dist.get_rank())).backward()
         optimizer.step()
