@@ -25,26 +25,24 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = os.path.join(os.path.dirname(os.path.dirname(HERE)), "tests", "torch")
 sys.path.insert(0, TESTS)
 from expectations import culprit_sets, jobs_of  # noqa: E402
+from run_torch import Failure, command_of, watched  # noqa: E402
 
-JOB = os.path.join(TESTS, "job.py")
 SETTLE_S = 40  # after the timeout, for the dumps
 FIRST_RAS_PORT = 28100
 CAUGHT = re.compile(r"Watchdog caught collective operation timeout: (.*?) ran for (\d+) milliseconds")
 
 
-def command_of(name, ranks):
-    return [sys.executable, JOB, name, "--ranks", str(ranks), "--backend", "nccl"]
-
-
 def by_gordian(args, name, ranks):
-    session = os.path.join(args.out, f"{name}.session")
-    done = subprocess.run([os.path.join(args.build, "bin", "gordian"), "run", "--session", session, "--on-verdict",
-                           "kill-suspected", "--suspect-after", "3", "--", *command_of(name, ranks)],
-                          capture_output=True, text=True, check=False, timeout=120, stdin=subprocess.DEVNULL)
-    with open(os.path.join(args.out, f"{name}.gordian"), "w", encoding="utf-8") as f:
-        f.write(done.stdout + done.stderr)
-    with open(os.path.join(session, "verdict.json"), encoding="utf-8") as f:
-        verdict = json.load(f)
+    work = os.path.join(args.out, f"{name}.watched")  # its session is in it
+    os.makedirs(work)
+    try:
+        _, verdict = watched(args, name, ranks, False, work)
+    except Failure as failure:
+        sys.exit(f"{name} under gordian: {failure}")
+    with open(os.path.join(args.out, f"{name}.gordian"), "w", encoding="utf-8") as out:
+        for printed in ("stdout", "stderr"):
+            with open(os.path.join(work, printed), encoding="utf-8", errors="replace") as f:
+                out.write(f.read())
     return {key: verdict[key] for key in ("verdict", "confidence", "detected_after_s", "culprit_ranks", "summary")}
 
 
@@ -88,7 +86,7 @@ class Alone:
                    TORCH_NCCL_DEBUG_INFO_TEMP_FILE=os.path.join(self.dumps, "rank_"),
                    TORCH_FR_DUMP_TEMP_FILE=os.path.join(self.dumps, "rank_"))
         with open(self.printed, "wb") as out:
-            process = subprocess.Popen(command_of(self.name, self.ranks), stdout=out, stderr=out, env=env,
+            process = subprocess.Popen(command_of(self.args, self.name, self.ranks, False), stdout=out, stderr=out, env=env,
                                        stdin=subprocess.DEVNULL, start_new_session=True)
         try:
             result = self.watch(process)
@@ -160,7 +158,7 @@ def main():
     parser.add_argument("--jobs", help="comma-separated (all that run over NCCL)")
     parser.add_argument("--at-once", type=int, default=4, help="jobs side by side")
     args = parser.parse_args()
-    args.build, args.out = os.path.abspath(args.build), os.path.abspath(args.out)
+    args.out, args.python, args.backend = os.path.abspath(args.out), sys.executable, "nccl"
     os.makedirs(args.out, exist_ok=True)
     names = args.jobs.split(",") if args.jobs else list(jobs_of("nccl"))
     with concurrent.futures.ThreadPoolExecutor(args.at_once) as pool:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Starts the ranks of a job of PyTorch, each as a process with the variables that torchrun sets, and ends with the
-first exit code that is not 0 once all have ended. No rank outlives it.
+first exit code that is not 0 once all have ended. No rank outlives it, and a rank may have variables of its own.
 
   start.py RANKS SCRIPT [ARGUMENTS]
 
-Debian 12's own torchrun (PyTorch 1.13) does not start with its Python 3.11.
+Debian 12's own torchrun (PyTorch 1.13) starts with its Python 3.11 only as `torchrun -r 1 -t 1 ...`.
 """
 
 import ctypes
