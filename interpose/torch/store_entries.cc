@@ -1,8 +1,9 @@
-// Stands before the functions of c10d::TCPStore, so that waits for keys are seen that C++ makes: a
-// group's first operation makes its communicator of NCCL, for which all members but one wait for a
-// key that the one sets. Keys are whole here, with the prefixes of all PrefixStores.
+// Stands before the functions of c10d::TCPStore and c10d::FileStore, so that waits for keys are seen
+// that C++ makes: a group's first operation makes its communicator of NCCL, for which all members but
+// one wait for a key that the one sets. Keys are whole here, with the prefixes of all PrefixStores.
+// Not c10d::HashStore: only threads of the process itself set its keys.
 //
-// The loader binds PyTorch's table of virtual functions to the first definition that it finds. Of
+// The loader binds PyTorch's tables of virtual functions to the first definitions that it finds. Of
 // C++ the shim needs how x86-64 passes arguments, and that a std::string begins with its text's
 // address and length (libstdc++'s since GCC 5; PyTorch's builds with the older one lack the symbols).
 #if defined(__x86_64__)
@@ -17,24 +18,30 @@ namespace gordian::interpose {
 namespace {
 
 enum EntryId : uint32_t { kGet, kSet, kCompareSet, kAdd, kEntryCount };
-#define GORDIAN_STORE_GET \
-  _ZN4c10d8TCPStore3getERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE
-#define GORDIAN_STORE_SET \
-  _ZN4c10d8TCPStore3setERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt6vectorIhSaIhEE
-#define GORDIAN_STORE_COMPARE_SET \
-  _ZN4c10d8TCPStore10compareSetERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt6vectorIhSaIhEESD_
-#define GORDIAN_STORE_ADD \
-  _ZN4c10d8TCPStore3addERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEl
-constexpr const char* kSymbols[kEntryCount] = {
-    GORDIAN_NAME_OF(GORDIAN_STORE_GET), GORDIAN_NAME_OF(GORDIAN_STORE_SET),
-    GORDIAN_NAME_OF(GORDIAN_STORE_COMPARE_SET), GORDIAN_NAME_OF(GORDIAN_STORE_ADD)};
+enum StoreClass : uint32_t { kTcpStore, kFileStore, kStoreCount };
+#define GORDIAN_STORE_GET(store) \
+  _ZN4c10d##store##3getERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE
+#define GORDIAN_STORE_SET(store) \
+  _ZN4c10d##store##3setERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt6vectorIhSaIhEE
+#define GORDIAN_STORE_COMPARE_SET(store) \
+  _ZN4c10d##store##10compareSetERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt6vectorIhSaIhEESD_
+#define GORDIAN_STORE_ADD(store) \
+  _ZN4c10d##store##3addERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEl
+#define GORDIAN_STORE_SYMBOLS(store)                                                      \
+  {                                                                                       \
+    GORDIAN_NAME_OF(GORDIAN_STORE_GET(store)), GORDIAN_NAME_OF(GORDIAN_STORE_SET(store)), \
+        GORDIAN_NAME_OF(GORDIAN_STORE_COMPARE_SET(store)),                                \
+        GORDIAN_NAME_OF(GORDIAN_STORE_ADD(store))                                         \
+  }
+constexpr const char* kSymbols[kStoreCount][kEntryCount] = {GORDIAN_STORE_SYMBOLS(8TCPStore),
+                                                            GORDIAN_STORE_SYMBOLS(9FileStore)};
 
-constinit std::atomic<void*> g_real[kEntryCount] = {};
+constinit std::atomic<void*> g_real[kStoreCount][kEntryCount] = {};
 // All functions come through the shim: else a key could be set unseen, and a wait for it be none.
-constinit std::atomic<bool> g_store_bound = false;
+constinit std::atomic<bool> g_store_bound[kStoreCount] = {};
 
-void* Real(uint32_t entry, const void* caller) {
-  return RealBehind(&g_real[entry], kSymbols[entry], caller);
+void* Real(StoreClass store, EntryId entry, const void* caller) {
+  return RealBehind(&g_real[store][entry], kSymbols[store][entry], caller);
 }
 
 // A std::string.
@@ -54,32 +61,29 @@ uint64_t HashOf(const Text& key) {
 }
 
 // The thread, in a process whose keys are seen.
-ThreadContext* Seen() {
-  if (!g_store_bound.load(std::memory_order_acquire) || TorchOfProcess() == nullptr) return nullptr;
+ThreadContext* Seen(StoreClass store) {
+  if (!g_store_bound[store].load(std::memory_order_acquire) || TorchOfProcess() == nullptr) {
+    return nullptr;
+  }
   return AttachedThread();
 }
 
 // An empty std::vector.
 void* NoValue(void* result) { return memset(result, 0, 3 * sizeof(void*)); }
 
-void NoteSet(const void* key) {
-  if (Seen() == nullptr) return;
+void NoteSet(StoreClass store, const void* key) {
+  if (Seen(store) == nullptr) return;
   gordian_torch_seen(ring::kTorchCall_store_wait, 0, 0, 0, HashOf(*static_cast<const Text*>(key)),
                      0);
 }
 
-}  // namespace
-}  // namespace gordian::interpose
-
 // Waits until the key is set. Only a call from Python is certain to be left again as seen from here
 // (LeaveTorchCall), whatever is thrown.
-GORDIAN_ENTRY(void*, GORDIAN_STORE_GET, void* result, void* store, const void* key) {
-  using namespace gordian;
-  using namespace gordian::interpose;
-  const auto real = reinterpret_cast<void* (*)(void*, void*, const void*)>(
-      Real(kGet, __builtin_return_address(0)));
+void* StoreGet(StoreClass which, void* result, void* store, const void* key, const void* caller) {
+  const auto real =
+      reinterpret_cast<void* (*)(void*, void*, const void*)>(Real(which, kGet, caller));
   if (__builtin_expect(real == nullptr, 0)) return NoValue(result);
-  ThreadContext* const thread = Seen();
+  ThreadContext* const thread = Seen(which);
   if (thread == nullptr || thread->torch.depth == 0 || thread->torch.recorded ||
       thread->slot->call != ring::kCallNone) {
     return real(result, store, key);
@@ -95,50 +99,97 @@ GORDIAN_ENTRY(void*, GORDIAN_STORE_GET, void* result, void* store, const void* k
   gordian_torch_waited(ring::kTorchCall_store_wait, 0);
   return returned;
 }
-GORDIAN_ENTRY(void, GORDIAN_STORE_SET, void* store, const void* key, const void* value) {
-  using namespace gordian::interpose;
-  const auto real = reinterpret_cast<void (*)(void*, const void*, const void*)>(
-      Real(kSet, __builtin_return_address(0)));
-  NoteSet(key);
+
+void StoreSet(StoreClass which, void* store, const void* key, const void* value,
+              const void* caller) {
+  const auto real =
+      reinterpret_cast<void (*)(void*, const void*, const void*)>(Real(which, kSet, caller));
+  NoteSet(which, key);
   if (real != nullptr) real(store, key, value);
 }
-GORDIAN_ENTRY(void*, GORDIAN_STORE_COMPARE_SET, void* result, void* store, const void* key,
-              const void* expected, const void* desired) {
-  using namespace gordian::interpose;
+
+void* StoreCompareSet(StoreClass which, void* result, void* store, const void* key,
+                      const void* expected, const void* desired, const void* caller) {
   const auto real =
       reinterpret_cast<void* (*)(void*, void*, const void*, const void*, const void*)>(
-          Real(kCompareSet, __builtin_return_address(0)));
+          Real(which, kCompareSet, caller));
   if (__builtin_expect(real == nullptr, 0)) return NoValue(result);
-  NoteSet(key);
+  NoteSet(which, key);
   return real(result, store, key, expected, desired);
 }
-GORDIAN_ENTRY(int64_t, GORDIAN_STORE_ADD, void* store, const void* key, int64_t value) {
-  using namespace gordian::interpose;
-  const auto real = reinterpret_cast<int64_t (*)(void*, const void*, int64_t)>(
-      Real(kAdd, __builtin_return_address(0)));
-  NoteSet(key);
+
+int64_t StoreAdd(StoreClass which, void* store, const void* key, int64_t value,
+                 const void* caller) {
+  const auto real =
+      reinterpret_cast<int64_t (*)(void*, const void*, int64_t)>(Real(which, kAdd, caller));
+  NoteSet(which, key);
   return real != nullptr ? real(store, key, value) : 0;
 }
 
-// Has the calls recorded that come through the shim, and says whether they do, all of them: the
-// table of virtual functions of the PyTorch that `path` was linked to is bound to it.
+}  // namespace
+}  // namespace gordian::interpose
+
+#define GORDIAN_STORE(which, name)                                                                \
+  GORDIAN_ENTRY(void*, GORDIAN_STORE_GET(name), void* result, void* store, const void* key) {     \
+    return gordian::interpose::StoreGet(gordian::interpose::which, result, store, key,            \
+                                        __builtin_return_address(0));                             \
+  }                                                                                               \
+  GORDIAN_ENTRY(void, GORDIAN_STORE_SET(name), void* store, const void* key, const void* value) { \
+    gordian::interpose::StoreSet(gordian::interpose::which, store, key, value,                    \
+                                 __builtin_return_address(0));                                    \
+  }                                                                                               \
+  GORDIAN_ENTRY(void*, GORDIAN_STORE_COMPARE_SET(name), void* result, void* store,                \
+                const void* key, const void* expected, const void* desired) {                     \
+    return gordian::interpose::StoreCompareSet(gordian::interpose::which, result, store, key,     \
+                                               expected, desired, __builtin_return_address(0));   \
+  }                                                                                               \
+  GORDIAN_ENTRY(int64_t, GORDIAN_STORE_ADD(name), void* store, const void* key, int64_t value) {  \
+    return gordian::interpose::StoreAdd(gordian::interpose::which, store, key, value,             \
+                                        __builtin_return_address(0));                             \
+  }
+GORDIAN_STORE(kTcpStore, 8TCPStore)
+GORDIAN_STORE(kFileStore, 9FileStore)
+
+namespace {
+
+struct StoreFunctions {
+  const char* table;
+  const void* entries[4];
+};
+#define GORDIAN_STORE_FUNCTIONS(name)                                              \
+  {                                                                                \
+    "_ZTVN4c10d" #name "E", {                                                      \
+      (void*)&GORDIAN_STORE_GET(name), (void*)&GORDIAN_STORE_SET(name),            \
+          (void*)&GORDIAN_STORE_COMPARE_SET(name), (void*)&GORDIAN_STORE_ADD(name) \
+    }                                                                              \
+  }
+
+}  // namespace
+
+// Has the calls recorded of those classes of stores whose calls come through the shim, all of them:
+// the table of virtual functions of the PyTorch that `path` was linked to is bound to it. Returns how
+// many classes these are.
 GORDIAN_API uint32_t gordian_torch_store(const char* path) {
   using namespace gordian::interpose;
   const ErrnoKeeper keep_errno;
-  constexpr char kTable[] = "_ZTVN4c10d8TCPStoreE";
-  const void* const functions[] = {(void*)&GORDIAN_STORE_GET, (void*)&GORDIAN_STORE_SET,
-                                   (void*)&GORDIAN_STORE_COMPARE_SET, (void*)&GORDIAN_STORE_ADD};
-  for (const void* function : functions) {
-    if (!IsInTable(path, kTable, function)) return 0;
+  const StoreFunctions stores[kStoreCount] = {GORDIAN_STORE_FUNCTIONS(8TCPStore),
+                                              GORDIAN_STORE_FUNCTIONS(9FileStore)};
+  uint32_t bound = 0;
+  for (uint32_t store = 0; store < kStoreCount; ++store) {
+    bool all = true;
+    for (const void* entry : stores[store].entries) {
+      all = all && IsInTable(path, stores[store].table, entry);
+    }
+    // A forked child must not look for them.
+    for (uint32_t entry = 0; all && entry < kEntryCount; ++entry) {
+      void* const real = FindInFile(path, kSymbols[store][entry]);
+      all = real != nullptr;
+      if (all) g_real[store][entry].store(real, std::memory_order_release);
+    }
+    g_store_bound[store].store(all, std::memory_order_release);
+    bound += all;
   }
-  // A forked child must not look for them.
-  for (uint32_t entry = 0; entry < kEntryCount; ++entry) {
-    void* const real = FindInFile(path, kSymbols[entry]);
-    if (real == nullptr) return 0;
-    g_real[entry].store(real, std::memory_order_release);
-  }
-  g_store_bound.store(true, std::memory_order_release);
-  return 1;
+  return bound;
 }
 #else
 #include "interpose/torch/torch_api.h"

@@ -178,11 +178,12 @@ class Watched(Run):
 class OverNccl(Run):
     """With a stand-in for PyTorch, whose groups issue NCCL's calls."""
 
-    def watch_job(self, *more):
+    def watch_job(self, *more, store="TCPStore"):
         return self.watch_command([sys.executable, os.path.join(HERE, "nccl_job.py"), *more],
                                   ("--emulator", "--on-verdict", "kill"),
                                   environment(PYTHONPATH=os.path.join(HERE, "stand_in"), JOB_FOLDER=self.folder,
-                                              JOB_STORE=os.path.join(BUILD, "tests", "libgordian_store_stand_in.so")))
+                                              JOB_STORE=os.path.join(BUILD, "tests", "libgordian_store_stand_in.so"),
+                                              JOB_STORE_CLASS=store))
 
     def line_at(self, mark):
         with open(os.path.join(HERE, "nccl_job.py")) as f:
@@ -202,17 +203,29 @@ class OverNccl(Run):
         self.assertEqual((verdict["verdict"], code), ("finished", 0), text)
         self.passed = True
 
-    def test_a_key_that_a_first_operation_waits_for(self):
-        verdict, text, _ = self.watch_job("join")
+    def check_join(self, store):
+        verdict, text, _ = self.watch_job("join", store=store)
         self.assertEqual((verdict["verdict"], verdict["confidence"]), ("init_hang", "confirmed"), text)
         self.assertIn('it waits for key "critic"', " ".join(text.split()))
         self.assertIn(f"at nccl_job.py:{self.line_at('join')} join() in torch's all_reduce", text)
         self.passed = True
 
-    def test_a_key_that_a_first_operation_waits_for_twin(self):
-        verdict, text, code = self.watch_job("join", "--twin")
+    def test_a_key_that_a_first_operation_waits_for(self):
+        self.check_join("TCPStore")
+
+    def test_a_key_of_a_file_store(self):
+        self.check_join("FileStore")
+
+    def check_join_twin(self, store):
+        verdict, text, code = self.watch_job("join", "--twin", store=store)
         self.assertEqual((verdict["verdict"], code), ("finished", 0), text)
         self.passed = True
+
+    def test_a_key_that_a_first_operation_waits_for_twin(self):
+        self.check_join_twin("TCPStore")
+
+    def test_a_key_of_a_file_store_twin(self):
+        self.check_join_twin("FileStore")
 
 
 class Truth(unittest.TestCase):

@@ -1,5 +1,6 @@
-// c10d::TCPStore as PyTorch's C++ calls it, through a table of virtual functions, with files in the
-// folder JOB_FOLDER for keys. The class, its functions and their symbols are PyTorch's.
+// c10d::TCPStore, or with JOB_STORE_CLASS=FileStore that, as PyTorch's C++ calls them, through a table
+// of virtual functions, with files in the folder JOB_FOLDER for keys. The classes, their functions and
+// their symbols are PyTorch's.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,48 +26,55 @@ class Store {
   virtual int64_t add(const std::string& key, int64_t value) = 0;
 };
 
-class TCPStore : public Store {
- public:
-  void set(const std::string& key, const std::vector<uint8_t>& value) override;
-  std::vector<uint8_t> compareSet(const std::string& key, const std::vector<uint8_t>& expected,
-                                  const std::vector<uint8_t>& desired) override;
-  std::vector<uint8_t> get(const std::string& key) override;
-  int64_t add(const std::string& key, int64_t value) override;
-};
-
 namespace {
 
 std::string PathOf(const std::string& key) { return std::string(getenv("JOB_FOLDER")) + "/" + key; }
 
-}  // namespace
-
-void TCPStore::set(const std::string& key, const std::vector<uint8_t>& value) {
+void WriteKey(const std::string& key, const Bytes& value) {
   const std::string path = PathOf(key);
   std::ofstream(path + ".new", std::ios::binary)
       .write(reinterpret_cast<const char*>(value.data()), static_cast<long>(value.size()));
   rename((path + ".new").c_str(), path.c_str());
 }
 
-std::vector<uint8_t> TCPStore::get(const std::string& key) {
+Bytes ReadKey(const std::string& key) {
   const std::string path = PathOf(key);
   while (access(path.c_str(), R_OK) != 0) usleep(1000);
   std::ifstream file(path, std::ios::binary);
   return Bytes(std::istreambuf_iterator<char>(file), {});
 }
 
-// Jobs do not call these; they stand in the table.
-std::vector<uint8_t> TCPStore::compareSet(const std::string&, const std::vector<uint8_t>&,
-                                          const std::vector<uint8_t>&) {
-  abort();
-}
-int64_t TCPStore::add(const std::string&, int64_t) { abort(); }
+}  // namespace
+
+// Jobs call neither compareSet nor add; they stand in the table.
+#define STORE(name)                                                                               \
+  class name : public Store {                                                                     \
+   public:                                                                                        \
+    void set(const std::string& key, const std::vector<uint8_t>& value) override;                 \
+    std::vector<uint8_t> compareSet(const std::string& key, const std::vector<uint8_t>& expected, \
+                                    const std::vector<uint8_t>& desired) override;                \
+    std::vector<uint8_t> get(const std::string& key) override;                                    \
+    int64_t add(const std::string& key, int64_t value) override;                                  \
+  };                                                                                              \
+  void name::set(const std::string& key, const Bytes& value) { WriteKey(key, value); }            \
+  Bytes name::get(const std::string& key) { return ReadKey(key); }                                \
+  Bytes name::compareSet(const std::string&, const Bytes&, const Bytes&) { abort(); }             \
+  int64_t name::add(const std::string&, int64_t) { abort(); }
+STORE(TCPStore)
+STORE(FileStore)
 
 }  // namespace c10d
 
 namespace {
 
+c10d::Store* Chosen() {
+  const char* const name = getenv("JOB_STORE_CLASS");
+  if (name != nullptr && strcmp(name, "FileStore") == 0) return new c10d::FileStore;
+  return new c10d::TCPStore;
+}
+
 // The compiler must not know what it points to, so that calls go through the table.
-c10d::Store* volatile g_store = new c10d::TCPStore;
+c10d::Store* volatile g_store = Chosen();
 
 }  // namespace
 
