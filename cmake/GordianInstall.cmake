@@ -46,8 +46,8 @@ function(gordian_install)
   install(TARGETS gordian_interpose LIBRARY DESTINATION "${GORDIAN_INSTALLED_LIB}" COMPONENT gordian)
   install(DIRECTORY "${CMAKE_SOURCE_DIR}/interpose/python/" DESTINATION "${GORDIAN_INSTALLED_LIB}/python"
     COMPONENT gordian FILES_MATCHING PATTERN "*.py")
-  # For jobs under `gordian run`, and where Debian's Python looks: packaging/wheel.py puts it where others do.
-  foreach(place IN ITEMS "${GORDIAN_INSTALLED_LIB}/python" lib/python3/dist-packages)
+  # For jobs under `gordian run`, and without the front end for PYTHONPATH; a wheel's Python finds it by itself.
+  foreach(place IN ITEMS "${GORDIAN_INSTALLED_LIB}/python" "${CMAKE_INSTALL_DATAROOTDIR}/gordian/python")
     install(DIRECTORY "${CMAKE_SOURCE_DIR}/python/gordian" DESTINATION "${place}"
       COMPONENT gordian FILES_MATCHING PATTERN "*.py")
   endforeach()

@@ -27,7 +27,7 @@ GLIBC = re.compile(r"(ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libresolv
 SUMMARY = "Finds and proves deadlocks in multi-GPU jobs"
 # Which of the installed files a wheel leaves out: those for compilers, which know no Python's folders.
 LEFT_OUT = re.compile(r"include/|.*/pkgconfig/")
-MODULES = "lib/python3/dist-packages/"  # Debian's name for the folder of Python's modules
+MODULES = "share/gordian/python/"  # for Python's own folder of modules
 
 
 def container_bundle():

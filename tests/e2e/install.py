@@ -22,7 +22,7 @@ FILES = ({"bin/gordian", "include/gordian/runtime.h", "LIB/pkgconfig/gordian-run
           "LIB/gordian/libgordian_interpose.so", "LIB/gordian/demo/hybrid_training", "LIB/gordian/libgordian_runtime.so", "share/doc/gordian/README.md",
           "share/doc/gordian/LICENSE"}
          | {"LIB/gordian/python/" + name for name in PYTHON + MODULES}
-         | {"lib/python3/dist-packages/" + name for name in MODULES} | {"LIB/gordian/emulator/" + name for name in EMULATED} | REFERENCE)
+         | {"share/gordian/python/" + name for name in MODULES} | {"LIB/gordian/emulator/" + name for name in EMULATED} | REFERENCE)
 # Where the build has what they need.
 OPTIONAL = {"LIB/gordian/gordian-measure-collectives", "LIB/gordian/libgordian_runtime_cuda.so"}
 OPTIONAL |= {f"share/doc/gordian/copyright.{name}" for name in ("absl", "c-ares", "grpc", "jemalloc", "protobuf", "re2")}
