@@ -111,12 +111,12 @@ def clip_of(task, model):
     return (lambda: nn.utils.clip_grad_norm_(model.parameters(), task.clip)) if task.clip else (lambda: None)
 
 
-def train(task, iterations, path=None):
+def train(task, iterations, path=None, second_link=None):
     """By DDP, or by a plan: losses, the model, and the optimizer."""
     model = wrapped(task)
     clip, optimizer = clip_of(task, model), sgd(task, model)
     if path:
-        optimizer = plan.follow(model, optimizer, path, before_update=clip)
+        optimizer = plan.follow(model, optimizer, path, second_link, before_update=clip)
     losses = []
     for t in range(iterations):
         optimizer.zero_grad()
@@ -245,7 +245,9 @@ def training():
             require(merges == (max(document["merged"]) > 1), f"{path}: merges {document['merged']}")
             require(document["staleness"]["max"] > 0, f"{path}: {document['staleness']}")
             unflushed, flushed = twin(task, COMPARED, path)
-            _, planned, optimizer = train(task, COMPARED, path)
+            # The links of a plan of two are made, or given.
+            second_link = dist.new_group([0, 1]) if kind == "two-links" and task is Tokens else None
+            _, planned, optimizer = train(task, COMPARED, path, second_link)
             require(same(planned, unflushed), f"{path}: parameters are not the twin's")
             optimizer.flush()
             require(same(planned, flushed), f"{path}: after flush(), parameters are not the twin's")
