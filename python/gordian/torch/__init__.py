@@ -1,1 +1,1 @@
-"""For jobs of PyTorch: `plan` follows what `gordian plan` has planned, `measure` gives it the times to plan with."""
+"""For jobs of PyTorch: `plan` follows what `gordian plan` plans, `measure` times what it needs."""

@@ -1,4 +1,5 @@
-"""Measures the times that `gordian plan` plans with, in the training of a DistributedDataParallel model.
+"""Measures the times that `gordian plan` plans with, in the training of a
+DistributedDataParallel model.
 
     from gordian.torch import measure
     model = DistributedDataParallel(...)
@@ -6,13 +7,14 @@
     ...                       # 20 iterations or more of the training loop
     times.write("buckets.json")
 
-The training goes on as under DDP, but slower: the buckets are reduced after the backward pass, one after the other, so
-that each is timed alone. A bucket's forward time lasts from the first module with a parameter of it to the first of
-the next bucket; its backward time from the gradients of the bucket above it to its own. Of a job on CUDA the times are
-the device's.
+The training goes on as under DDP, but slower: the buckets are reduced after the backward pass,
+one after the other, so that each is timed alone. A bucket's forward time lasts from the first
+module with a parameter of it to the first of the next bucket; its backward time from the
+gradients of the bucket above it to its own. Of a job on CUDA the times are the device's.
 
-Times are medians over the iterations, then the longest of all ranks; an all-reduce's the shortest of them, as the
-last to come does not wait. Not for the run that follows a plan: a model has one communication hook.
+Times are medians over the iterations, then the longest of all ranks; an all-reduce's the
+shortest of them, as the last to come does not wait. Not for the run that follows a plan: a
+model has one communication hook.
 """
 
 import json
@@ -49,7 +51,7 @@ class _Clock:
 
 
 class Times:
-    """Times of the buckets of a model. One thread; every rank of the model's process group makes one."""
+    """Of the buckets of a model. One thread; every rank of its process group makes one."""
 
     def __init__(self, model):
         self._model = model
@@ -109,12 +111,14 @@ class Times:
         self._buckets, self._forwards = [], None
 
     def _forward_times(self):
-        """Of bucket 1 first. A module that is entered again, or out of order, belongs to the bucket under way."""
+        """Of bucket 1 first. What is entered again, or out of order, is of the bucket under way."""
         number_of = {id(parameter): len(self._buckets) - at
-                     for at, (_, parameters, _) in enumerate(self._buckets) for parameter in parameters}
+                     for at, (_, parameters, _) in enumerate(self._buckets)
+                     for parameter in parameters}
         begins, reached = {1: self._began}, 1
         for parameters, when in self._forwards:
-            number = min((number_of[id(parameter)] for parameter in parameters if id(parameter) in number_of), default=0)
+            known = [number_of[id(own)] for own in parameters if id(own) in number_of]
+            number = min(known, default=0)
             if number > reached:
                 begins[number], reached = when, number
         times, end = [], self._loss
@@ -134,13 +138,13 @@ class Times:
     def table(self):
         """What `gordian plan` reads, from all ranks: a dictionary. Collective."""
         if len(self._iterations) < _LEAST:
-            raise RuntimeError(f"{len(self._iterations)} iterations were measured, beside DDP's first {_OWN_ITERATIONS}: "
-                               f"times need {_LEAST} at least")
+            raise RuntimeError(f"{len(self._iterations)} iterations were measured, beside DDP's "
+                               f"first {_OWN_ITERATIONS}: times need {_LEAST} at least")
         device = next(self._model.parameters()).device
         columns = [[statistics.median(iteration[kind][at] for iteration in self._iterations)
                     for at in range(len(self._elements))] for kind in range(3)]
-        slowest = torch.tensor([*columns[0], *columns[1], *(-comm for comm in columns[2])], dtype=torch.float64,
-                               device=device)
+        slowest = torch.tensor([*columns[0], *columns[1], *(-comm for comm in columns[2])],
+                               dtype=torch.float64, device=device)
         dist.all_reduce(slowest, op=dist.ReduceOp.MAX, group=self._model.process_group)
         times = [round(abs(us)) for us in slowest.tolist()]
         count = len(self._elements)

@@ -4,15 +4,16 @@
     model = DistributedDataParallel(...)
     optimizer = plan.follow(model, torch.optim.SGD(model.parameters(), lr=0.1), "plan.json")
 
-The training loop stays: zero_grad, forward, backward, step. In each iteration the all-reduces are the plan's, and
-step() changes the parameters in those iterations only in which the plan applies gradients; `optimizer.updates` counts
-them. The first two iterations are DDP's own, as DDP forms its buckets in them. At the end, and before parameters are
-saved, all ranks call `optimizer.flush()`.
+The training loop stays: zero_grad, forward, backward, step. In each iteration the all-reduces
+are the plan's, and step() changes the parameters in those iterations only in which the plan
+applies gradients; `optimizer.updates` counts them. The first two iterations are DDP's own, as
+DDP forms its buckets in them. At the end, and before parameters are saved, all ranks call
+`optimizer.flush()`.
 
-A link is a process group; on CUDA, also a stream of its own, on which an all-reduce waits for its bucket alone and not
-for what is computed now. The sum over ranks is of gradients that each rank has divided by their number, as in DDP. All
-functions are for one thread. Errors are PlanError (the plan does not fit the job) and RuntimeError (the loop does not
-follow it).
+A link is a process group; on CUDA, also a stream of its own, on which an all-reduce waits for
+its bucket alone and not for what is computed now. The sum over ranks is of gradients that each
+rank has divided by their number, as in DDP. All functions are for one thread. Errors are
+PlanError (the plan does not fit the job) and RuntimeError (the loop does not follow it).
 
 Sources: DeFT, sections III and IV; the schedule and its proof: planner/.
 """
@@ -36,22 +37,26 @@ _TEXT_BYTES = 512    # of what the ranks compare
 def follow(model, optimizer, path, second_link=None, before_update=None):
     """Returns what takes the place of `optimizer`. All ranks of the model's process group call it.
 
-    path: the plan, with the same bytes on every rank. second_link: a process group of the same ranks for link 2; without
-    it one is made if the model is on all ranks of the job. before_update: called before each change of the parameters,
-    when their `grad` is what is applied: the place to clip gradients."""
+    path: the plan, with the same bytes on every rank. second_link: a process group of the same
+    ranks for link 2; without it one is made if the model is on all ranks of the job. before_update:
+    called before each change of the parameters, when their `grad` is what is applied: the place to
+    clip gradients."""
     plan, refusal = None, ""
     try:
         if not isinstance(model, DistributedDataParallel):
-            raise PlanError(f"the model is a {type(model).__name__}, and no DistributedDataParallel")
+            raise PlanError(f"the model is a {type(model).__name__}, and no "
+                            "DistributedDataParallel")
         if model.find_unused_parameters:
-            raise PlanError("DDP has find_unused_parameters=True, and a plan needs every gradient in every iteration")
+            raise PlanError("DDP has find_unused_parameters=True, and a plan needs every "
+                            "gradient in every iteration")
         plan = PlanFile(path)
     except PlanError as error:
         if not isinstance(model, DistributedDataParallel):
             raise
         refusal = str(error)
     _agree(model, plan, refusal)
-    return PlannedOptimizer(_Run(model, optimizer, plan, _links(model, plan, second_link), before_update))
+    links = _links(model, plan, second_link)
+    return PlannedOptimizer(_Run(model, optimizer, plan, links, before_update))
 
 
 def _ranks_of(group):
@@ -67,7 +72,7 @@ def _listed(ranks):
 
 
 def _agree(model, plan, refusal):
-    """Compares the plans of all ranks: none goes on with another plan than the rest, or without one."""
+    """Compares the plans of all ranks: none goes on with another than the rest, or without."""
     own = f"!{refusal}" if refusal else f"{plan.hash}, merged gradients as a {plan.merge}"
     text = own.encode()[:_TEXT_BYTES].ljust(_TEXT_BYTES, b"\0")
     device = next(model.parameters()).device
@@ -76,13 +81,16 @@ def _agree(model, plan, refusal):
     dist.all_gather(all_of_them, mine, group=model.process_group)
     said = {}
     for rank, theirs in zip(_ranks_of(model.process_group), all_of_them):
-        said.setdefault(bytes(theirs.tolist()).rstrip(b"\0").decode(errors="replace"), []).append(rank)
+        what = bytes(theirs.tolist()).rstrip(b"\0").decode(errors="replace")
+        said.setdefault(what, []).append(rank)
     refused = {what: ranks for what, ranks in said.items() if what.startswith("!")}
     if refused:
-        raise PlanError("; ".join(f"{_listed(ranks)}: {what[1:]}" for what, ranks in refused.items()))
+        raise PlanError("; ".join(f"{_listed(ranks)}: {what[1:]}"
+                                  for what, ranks in refused.items()))
     if len(said) > 1:
         raise PlanError("the ranks have different plans, which would hang: "
-                        + "; ".join(f"{_listed(ranks)}: plan {what}" for what, ranks in said.items())
+                        + "; ".join(f"{_listed(ranks)}: plan {what}"
+                                    for what, ranks in said.items())
                         + ". Give every rank the same file")
 
 
@@ -93,13 +101,14 @@ def _links(model, plan, second_link):
     ranks = _ranks_of(model.process_group)
     if second_link is None:
         if len(ranks) != dist.get_world_size():
-            raise PlanError(f"{plan.path} sends over two links, and the model is on {len(ranks)} of "
-                            f"{dist.get_world_size()} ranks: make a group of them on every rank of the job, and give it "
-                            "as second_link")
-        named = {"group_desc": "link 2"} if "group_desc" in inspect.signature(dist.new_group).parameters else {}
-        second_link = dist.new_group(ranks, **named)
+            raise PlanError(f"{plan.path} sends over two links, and the model is on {len(ranks)} "
+                            f"of {dist.get_world_size()} ranks: make a group of them on every "
+                            "rank of the job, and give it as second_link")
+        described = "group_desc" in inspect.signature(dist.new_group).parameters
+        second_link = dist.new_group(ranks, **({"group_desc": "link 2"} if described else {}))
     elif _ranks_of(second_link) != ranks:
-        raise PlanError(f"second_link has {_listed(_ranks_of(second_link))}, the model {_listed(ranks)}")
+        raise PlanError(f"second_link has {_listed(_ranks_of(second_link))}, the model "
+                        f"{_listed(ranks)}")
     return [model.process_group, second_link]
 
 
@@ -123,11 +132,12 @@ class _Run:
         self.updates = 0
         self._share = 1.0 / dist.get_world_size(model.process_group)
         device = next(model.parameters()).device
-        self._streams = [torch.cuda.Stream(device) for _ in links] if device.type == "cuda" else None
+        on_gpu = device.type == "cuda"
+        self._streams = [torch.cuda.Stream(device) for _ in links] if on_gpu else None
         self._device = device
         self._own_left = _OWN_ITERATIONS
-        self._layout = {}  # number of a bucket -> (its elements, [(parameter, size, stride, offset)])
-        self._spare = {}   # number of a bucket -> buffers
+        self._layout = {}  # number -> (elements, [(parameter, size, stride, offset)])
+        self._spare = {}   # number -> buffers
         self._open = {}    # generation -> _Generation
         self._go_to(0)
         model.register_forward_pre_hook(lambda *_: self._begin("forward"))
@@ -144,7 +154,7 @@ class _Run:
         return f"iteration {self._t} of {self.plan.path}"
 
     def _begin(self, stage):
-        """Sends what the plan sends at the begin of a pass: that of the backward pass, as soon as it can begin."""
+        """Sends what the plan sends at the begin of a pass, the backward one once it can begin."""
         training = torch.is_grad_enabled() and self.model.require_backward_grad_sync
         if self._own_left or not training or stage in self._begun:
             return
@@ -159,7 +169,8 @@ class _Run:
             data = data.narrow(0, item.first_element, item.elements)
         generation.sent.add(number)
         with self._on_stream_of(link, generation.ready.get(item.bucket)):
-            generation.works.append(dist.all_reduce(data, group=self.links[link - 1], async_op=True))
+            work = dist.all_reduce(data, group=self.links[link - 1], async_op=True)
+        generation.works.append(work)
 
     def _on_stream_of(self, link, ready):
         if self._streams is None:
@@ -176,11 +187,12 @@ class _Run:
         data = bucket.buffer()
         had = self._layout[number][0] if number in self._layout else 0
         if data.numel() != had:
-            raise RuntimeError(f"bucket {number} has {data.numel()} elements in {self._where()}, and had {had}: DDP has "
-                               "formed its buckets anew")
+            raise RuntimeError(f"bucket {number} has {data.numel()} elements in {self._where()}, "
+                               f"and had {had}: DDP has formed its buckets anew")
         if number in self._seen:
-            raise RuntimeError(f"bucket {number} has its gradients for the second time in {self._where()}: one backward "
-                               "pass for each step(), the others within no_sync()")
+            raise RuntimeError(f"bucket {number} has its gradients for the second time in "
+                               f"{self._where()}: one backward pass for each step(), the others "
+                               "within no_sync()")
         for stage in ("forward", "backward"):  # a forward pass that did not go through DDP
             self._begin(stage)
         self._seen.add(number)
@@ -191,7 +203,8 @@ class _Run:
             generation.buckets[number].add_(data, alpha=self._share)
         else:
             free = self._spare.get(number)
-            generation.buckets[number] = torch.mul(data, self._share, out=free.pop() if free else torch.empty_like(data))
+            total = free.pop() if free else torch.empty_like(data)
+            generation.buckets[number] = torch.mul(data, self._share, out=total)
         if self._streams is not None:
             generation.ready[number] = torch.cuda.current_stream(self._device).record_event()
         for send in self._now.ready.get(number, ()):
@@ -203,7 +216,8 @@ class _Run:
     def _reduce_as_ddp(self, bucket):
         data = bucket.buffer()
         if data.is_sparse:
-            raise RuntimeError("a plan needs dense gradients, and an Embedding with sparse=True gives others")
+            raise RuntimeError("a plan needs dense gradients, and an Embedding with sparse=True "
+                               "gives others")
         if bucket.index() == 0:
             self._layout.clear()
         self._seen.add(bucket.index())
@@ -214,7 +228,7 @@ class _Run:
         return work.get_future().then(lambda future: future.value()[0])
 
     def _fit(self):
-        """Holds DDP's buckets against the plan's, and numbers them as the plan does: 1 is nearest to the input."""
+        """Holds DDP's buckets against the plan's, and numbers them likewise: 1 is the input's."""
         count = len(self._layout)
         self._layout = {count - index: bucket for index, bucket in self._layout.items()}
         problems = []
@@ -225,17 +239,20 @@ class _Run:
             here = bucket_name(self.model, [view[0] for view in views])
             elements, name = self.plan.elements[number - 1], self.plan.names[number - 1]
             if elements not in (0, has):
-                problems.append(f"bucket {number} ({here}) has {has} elements, in the plan {elements}")
+                problems.append(f"bucket {number} ({here}) has {has} elements, in the plan "
+                                f"{elements}")
             elif name not in ("", here):
                 problems.append(f"bucket {number} is {here}, in the plan {name}")
         if problems:
-            raise PlanError(f"{self.plan.path} is of another model or bucket_cap_mb: " + "; ".join(problems)
+            raise PlanError(f"{self.plan.path} is of another model or bucket_cap_mb: "
+                            + "; ".join(problems)
                             + ". Measure and plan anew (gordian.torch.measure)")
 
     def step(self):
         if self._own_left:
             if not self._seen:
-                raise RuntimeError("step() without a backward pass through the DistributedDataParallel model")
+                raise RuntimeError("step() without a backward pass through the "
+                                   "DistributedDataParallel model")
             self._own_left -= 1
             if not self._own_left:
                 self._fit()
@@ -243,8 +260,9 @@ class _Run:
             self._go_to(0)
             return
         if len(self._seen) != self.plan.buckets:
-            raise RuntimeError(f"step() in {self._where()} when {len(self._seen)} of {self.plan.buckets} buckets have their "
-                               "gradients: each step() needs one backward pass through the DistributedDataParallel model")
+            raise RuntimeError(f"step() in {self._where()} when {len(self._seen)} of "
+                               f"{self.plan.buckets} buckets have their gradients: each step() "
+                               "needs one backward pass through the DistributedDataParallel model")
         for update in self._now.updates:
             self._apply(self._open.pop(update.generation))
         self._go_to(self._t + 1)
@@ -270,7 +288,7 @@ class _Run:
         self.updates += 1
 
     def flush(self):
-        """Sends and applies all gradients that are left, in the order of their generations, and begins the plan anew."""
+        """Sends and applies what is left, generation by generation, and begins the plan anew."""
         if self._own_left:
             return
         if self._seen or self._begun:
@@ -315,17 +333,18 @@ class PlannedOptimizer(torch.optim.Optimizer):
     def step(self, closure=None):
         """Ends an iteration. Changes the parameters if the plan applies gradients in it."""
         if closure is not None:
-            raise RuntimeError("a planned optimizer takes no closure: an iteration has one backward pass")
+            raise RuntimeError("a planned optimizer takes no closure: an iteration has one "
+                               "backward pass")
         self._run.step()
 
     def flush(self):
-        """Applies the gradients that step() has not applied yet. All ranks call it, between iterations."""
+        """Applies what step() has not applied yet. All ranks call it, between iterations."""
         self._run.flush()
 
     @property
     def _step_supports_amp_scaling(self):  # GradScaler.step() asks for it
-        raise RuntimeError("a plan merges gradients of several iterations, and a GradScaler may scale each another way: "
-                           "train in bfloat16 without one")
+        raise RuntimeError("a plan merges gradients of several iterations, and a GradScaler may "
+                           "scale each another way: train in bfloat16 without one")
 
     def zero_grad(self, *args, **kwargs):
         self.optim.zero_grad(*args, **kwargs)
