@@ -108,6 +108,8 @@ class Run:
 def recovered(options):
     run = Run(options, "recover")
     code = run.end()
+    # A rank that sees a wrong result ends with 7.
+    run.need(", recovered, job ended with 0;" in run.text(), "the job did not end well")
     verdict = run.verdict()
     recovery = verdict.get("recovery", {})
     run.need(code == 41, f"the job ended with {code}; with --error-exitcode 41 a verdict makes it 41")
