@@ -58,6 +58,8 @@ constexpr Setting kSettings[] = {
      "names of the communicators whose collectives that library runs, a comma between; empty: all"},
     {"GORDIAN_RECOVERY", "shim", "0",
      "1: NCCL runs the collectives, and the runtime those that are stuck (docs/recovery.md)"},
+    {"GORDIAN_RECOVERY_POOL_MB", "shim", "256",
+     "MiB of each device's memory for copies of the inputs of operations in place; 0: none"},
     {"GORDIAN_STUB_COMPUTE", "shim", "0", "1: skip kernels that take no part in communication"},
     {"GORDIAN_STUB_COMPUTE_KEEP", "shim", "",
      "patterns, separated by ':', of names of kernels to run all the same"},

@@ -120,7 +120,12 @@ RecoveryOutcome RefusedBy(const Rank& rank, const ring::RecoveryFile& file) {
       return Refused("hard", who + " reads in one operation what one in front of it writes",
                      rank.rank());
     case RecoveryReply::kInPlace:
-      return Refused("R3", who + " writes the output of an operation over its input", rank.rank());
+      return Refused("R3",
+                     who +
+                         " has no copies of inputs that NCCL has perhaps written over: its pool "
+                         "lacked " +
+                         std::to_string(file.missing) + " bytes (GORDIAN_RECOVERY_POOL_MB)",
+                     rank.rank());
     case RecoveryReply::kMemory:
       return Refused("R4", who + " has no device memory for the outputs", rank.rank());
     case RecoveryReply::kRegistered:

@@ -477,7 +477,7 @@ void TellEarly(ring::Header& header) {
 
 bool BeginArmedOperation(ring::CallId call, const OperationArguments& a, OperationRoute* route,
                          ArmedCall* armed, ncclResult_t* result) {
-  *armed = {nullptr, false};
+  *armed = {nullptr, false, {}};
   RoutedComm* routed = Find(a.comm);
   if (routed != nullptr && routed->comm != nullptr && routed->units != nullptr) {
     const ArmedBy by = BeginArmed(*routed, call, a, route, armed);
@@ -505,7 +505,10 @@ void RouteGroupStart() {
   g_runtime.grtGroupStart();
 }
 
-ncclResult_t RouteGroupEnd() { return ToNccl(g_runtime.grtGroupEnd()); }
+ncclResult_t RouteGroupEnd() {
+  if (IsArmed()) MakeShadowsOfGroup();
+  return ToNccl(g_runtime.grtGroupEnd());
+}
 
 void RouteGroupEnded(ncclResult_t real) {
   if (IsArmed()) EndArmedGroup(real);

@@ -19,6 +19,7 @@
 #include "interpose/entry/glibc_floor.h"
 #include "interpose/entry/lifecycle.h"
 #include "interpose/entry/reentrancy_guard.h"
+#include "interpose/route/relaxed_capture.h"
 #include "proto/ring/recovery.h"
 
 GORDIAN_BIND_FIRST_VERSION(pthread_create);
@@ -44,6 +45,7 @@ constexpr unsigned kDisableTiming = 2;       // cudaEventDisableTiming
 constexpr unsigned kNonBlocking = 1;         // cudaStreamNonBlocking
 constexpr unsigned kWaitGreaterOrEqual = 0;  // CU_STREAM_WAIT_VALUE_GEQ
 constexpr int kDeviceToDevice = 3;
+constexpr int kCudaNotReady = 600;
 constexpr long kMicrosecond = 1000;
 constexpr int kLeaveTries = 2000;   // of 0.25 ms: for threads to leave their calls
 constexpr uint32_t kPatience = 30;  // seconds that a rank stays prepared without an order
@@ -69,12 +71,17 @@ struct Unit {
   void* event;     // stays with the place
   uint32_t gate;   // place in g_gates
   uint64_t index;  // of its gate
+  Shadow shadow;   // of what it writes over in its own input
+  // The first of its group's on its communicator and stream, whose event and gate stand in front of
+  // its own, behind the kernel of both. Null: it is that itself.
+  const Unit* first;
   // The controller alone uses them, in a recovery.
   bool early, ready, left, submitted, executed, opened;
   uint32_t after_count;
   Unit* after[ring::kMaxRecoveryAfter];
   grtOp_t running;
-  void* scratch;  // where an early one writes; null: where the program says
+  void* scratch;     // where an early one writes; null: where the program says
+  void* scratch_in;  // a copy of what an early one reads; null: it reads where the program says
 };
 
 }  // namespace
@@ -110,6 +117,7 @@ constinit ring::RecoveryFile* g_file = nullptr;
 struct PendingUnit {
   RoutedComm* routed;
   Unit unit;
+  const Unit* placed;  // while the group ends
 };
 struct PendingGroup {
   uint32_t count;
@@ -134,11 +142,16 @@ bool Load(T* function, Library library, const char* name) {
   return *function != nullptr;
 }
 
-// Null: too many streams, or one whose handle says nothing about which it is.
-Gate* GateOf(void* stream) {
+// The handle says nothing about which stream it is.
+bool IsUnnamed(const void* stream) {
   constexpr uint64_t kLastNamed = 2;  // cudaStreamPerThread
+  return reinterpret_cast<uint64_t>(stream) <= kLastNamed;
+}
+
+// Null: too many streams, or an unnamed one.
+Gate* GateOf(void* stream) {
   const auto handle = reinterpret_cast<uint64_t>(stream);
-  if (handle <= kLastNamed) return nullptr;
+  if (IsUnnamed(stream)) return nullptr;
   uint32_t at = static_cast<uint32_t>((handle * 0x9E3779B97F4A7C15ull) >> 40) % kGates;
   for (uint32_t i = 0; i < kGates; ++i, at = (at + 1) % kGates) {
     uint64_t found = g_gates[at].stream.load(std::memory_order_acquire);
@@ -155,24 +168,6 @@ bool Captured(void* stream) {
 }
 
 bool IsDone(const Unit& unit) { return g_cuda.event_query(unit.event) == 0; }
-
-// Queries must not end another thread's capture.
-class RelaxedCapture {
- public:
-  RelaxedCapture() {
-    if (g_cuda.exchange_capture_mode != nullptr) exchanged_ = Exchange() == 0;
-  }
-  ~RelaxedCapture() {
-    if (exchanged_) Exchange();
-  }
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
-
- private:
-  int Exchange() { return g_cuda.exchange_capture_mode(&mode_); }
-  int mode_ = 2;  // cudaStreamCaptureModeRelaxed
-  bool exchanged_ = false;
-};
 
 // Lets go of what is done, if there is little room.
 void Reclaim(UnitTable& table) {
@@ -279,11 +274,61 @@ bool Overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_bytes) {
   return a_bytes != 0 && b_bytes != 0 && first < second + b_bytes && second < first + a_bytes;
 }
 
+// The part of its input that an operation writes over: by NCCL's rules all of it, or one block.
+struct Bytes {
+  char* at;
+  uint64_t count;  // 0: it is not in place
+};
+Bytes WrittenOver(const UnitTable& table, const Unit& unit) {
+  char* const in = static_cast<char*>(const_cast<void*>(unit.in));
+  char* const out = static_cast<char*>(unit.out);
+  char* const in_end = in + BytesIn(table, unit);
+  char* const out_end = out + BytesOut(table, unit);
+  char* const from = in < out ? out : in;
+  char* const to = in_end < out_end ? in_end : out_end;
+  return from < to ? Bytes{from, static_cast<uint64_t>(to - from)} : Bytes{nullptr, 0};
+}
+bool InPlace(const UnitTable& table, const Unit& unit) {
+  return WrittenOver(table, unit).count != 0;
+}
+
+// Of a unit that NCCL is about to launch. Nothing may come between the copy and the operation.
+Shadow MakeShadowOf(const UnitTable& table, const Unit& unit) {
+  const Bytes bytes = WrittenOver(table, unit);
+  if (bytes.count == 0 || IsUnnamed(unit.stream) || Captured(unit.stream)) return {};
+  return MakeShadow(table.device, bytes.at, bytes.count, unit.stream);
+}
+
+// Holders of shadows are the places of units, over all communicators.
+uint64_t HolderOf(const RoutedComm& routed, uint64_t place) {
+  return static_cast<uint64_t>(&routed - g_comms) * kUnits + place % kUnits;
+}
+// One that NCCL has launched. Null: it has no gate.
+const Unit* PlaceOfNccl(RoutedComm& routed, const Unit& unit) {
+  UnitTable& table = *routed.units;
+  Reclaim(table);
+  const uint64_t place = table.head.load(std::memory_order_relaxed);
+  if (!Place(table, unit)) {
+    table.unguarded.store(1);
+    return nullptr;
+  }
+  HoldShadow(table.device, unit.shadow, HolderOf(routed, place));
+  return &table.At(place);
+}
+
+// A recovery ends kernels whose inputs it needs again. What was done before its gates were shut, is
+// done; so the unit is asked first.
+bool IsOverAt(uint64_t holder) {
+  const RoutedComm& routed = g_comms[holder / kUnits];
+  return IsDone(routed.units->unit[holder % kUnits]) && !IsBeingRecovered(routed);
+}
+
 // Detached: no stream waits for it.
-grtResult_t Submit(const RoutedComm& routed, const Unit& unit, void* out, grtOp_t* handle) {
+grtResult_t Submit(const RoutedComm& routed, const Unit& unit, const void* in, void* out,
+                   grtOp_t* handle) {
   grtOpDesc_t d = GRT_OP_DESC_INITIALIZER;
   d.kind = KindOf(unit.call);
-  d.in = unit.in;
+  d.in = in;
   d.out = out;
   d.count = unit.count;
   d.type = static_cast<grtDataType_t>(unit.type);
@@ -315,6 +360,7 @@ struct Answer {
   RecoveryReply reply = RecoveryReply::kReady;
   uint32_t place = UINT32_MAX;
   int detail = 0;
+  uint64_t missing = 0;  // bytes of shadows
 };
 
 template <typename Do>
@@ -416,7 +462,7 @@ Answer Name(uint32_t units) {
     unit.early = unit.ready = unit.left = unit.submitted = unit.executed = unit.opened = false;
     unit.after_count = 0;
     unit.running = nullptr;
-    unit.scratch = nullptr;
+    unit.scratch = unit.scratch_in = nullptr;
   });
   for (uint32_t i = 0; i < units; ++i) {
     const ring::RecoveryUnit& ordered = g_order[i];
@@ -435,28 +481,53 @@ uint32_t PlaceOf(uint32_t units, const Unit& unit) {
   return UINT32_MAX;
 }
 
+// An early unit's memory of gordian's: its output, and its input where that is in place.
+uint64_t ScratchOf(const UnitTable& table, const Unit& unit) {
+  uint64_t bytes = BytesOut(table, unit);
+  // Both overlap, so that together they are as long as both without what they share.
+  const uint64_t shared = WrittenOver(table, unit).count;
+  if (shared != 0) bytes += BytesIn(table, unit) - shared;
+  return (bytes + kAlign - 1) / kAlign * kAlign;
+}
+
+void GiveScratch(const UnitTable& table, Unit& unit, char* memory) {
+  const char* const in = static_cast<const char*>(unit.in);
+  const char* const out = static_cast<const char*>(unit.out);
+  const bool in_place = InPlace(table, unit);
+  const char* const first = in_place && in < out ? in : out;
+  unit.scratch = memory + (out - first);
+  unit.scratch_in = in_place ? memory + (in - first) : nullptr;
+}
+
 // What the records cannot show: whose memory is whose. Of operations that were called after them,
 // too.
 Answer LookAtMemory(uint32_t units, uint64_t* scratch) {
   *scratch = 0;
   Answer answer;
-  ForEach([&](RoutedComm&, UnitTable& table, const Unit& unit) {
+  ForEach([&](RoutedComm&, UnitTable&, const Unit& unit) {
     const grtKind_t kind = KindOf(unit.call);
     if (answer.reply != RecoveryReply::kReady || !unit.nccl) return;
     if (unit.op >= static_cast<int>(ncclNumOps)) {
       answer = {RecoveryReply::kNotArmed, PlaceOf(units, unit)};
     } else if (kind == grtKindSend || kind == grtKindRecv) {
       answer = {RecoveryReply::kOneEnded, PlaceOf(units, unit)};
-    } else if (Overlap(unit.in, BytesIn(table, unit), unit.out, BytesOut(table, unit))) {
-      answer = {RecoveryReply::kInPlace, PlaceOf(units, unit)};
     }
+  });
+  if (answer.reply != RecoveryReply::kReady) return answer;
+  // An early one's kernel has not begun: its input is copied before it does.
+  ForEach([&](RoutedComm&, UnitTable& table, const Unit& unit) {
+    if (!unit.nccl || unit.early || unit.shadow.memory != nullptr) return;
+    const uint64_t bytes = WrittenOver(table, unit).count;
+    if (bytes == 0) return;
+    if (answer.missing == 0) answer = {RecoveryReply::kInPlace, PlaceOf(units, unit)};
+    answer.missing += bytes;
   });
   if (answer.reply != RecoveryReply::kReady) return answer;
   for (uint32_t i = 0; i < units; ++i) {
     const Unit& unit = *g_named[i];
     const UnitTable& table = *g_named_in[i];
     if (!unit.early) continue;
-    *scratch += (BytesOut(table, unit) + kAlign - 1) / kAlign * kAlign;
+    *scratch += ScratchOf(table, unit);
     bool reads_other = false;
     ForEach([&](RoutedComm&, UnitTable& its, const Unit& other) {
       if (&other == &unit) return;
@@ -518,8 +589,8 @@ Answer Prepare(uint32_t units) {
   char* free = g_scratch;
   ForEach([&](RoutedComm&, UnitTable& table, Unit& unit) {
     if (!unit.early) return;
-    unit.scratch = free;
-    free += (BytesOut(table, unit) + kAlign - 1) / kAlign * kAlign;
+    GiveScratch(table, unit, free);
+    free += ScratchOf(table, unit);
   });
   for (uint32_t i = 0; i < g_recovery.count; ++i) {
     UnitTable& table = *g_recovery.comms[i]->units;
@@ -556,32 +627,70 @@ bool StartThread(void* (*run)(void*), void* argument) {
   return started;
 }
 
-bool IsReady(const Unit& unit) {
+bool Copy(void* to, const void* from, uint64_t bytes) {
+  if (g_more_cuda.memcpy_async(to, from, bytes, kDeviceToDevice, g_copies) != 0) return false;
+  int result = 0;
+  while ((result = g_more_cuda.stream_query(g_copies)) == kCudaNotReady) Pause(20 * kMicrosecond);
+  return result == 0;
+}
+
+bool IsReady(const UnitTable& table, const Unit& unit) {
   if (unit.left) return true;
   if (!unit.early) return false;
+  bool held = false;
   for (uint32_t a = 0; a < unit.after_count; ++a) {
     if (!unit.after[a]->ready) return false;
+    held = held || !unit.after[a]->opened;
   }
-  return true;
+  // Behind open gates its kernel may begin, and write over its input.
+  return held || !InPlace(table, unit);
+}
+
+// The input of a unit in place that has become ready, so that nothing writes over it any more.
+grtResult_t SaveInput(const UnitTable& table, Unit& unit) {
+  if (!unit.nccl || !InPlace(table, unit)) return grtSuccess;
+  if (!unit.left) {
+    return Copy(unit.scratch_in, unit.in, BytesIn(table, unit)) ? grtSuccess
+                                                                : grtUnhandledCudaError;
+  }
+  // NCCL's kernel has been there.
+  unit.scratch = unit.scratch_in = nullptr;
+  if (unit.shadow.memory == nullptr) return grtAborted;
+  const Bytes bytes = WrittenOver(table, unit);
+  return Copy(bytes.at, unit.shadow.memory, bytes.count) ? grtSuccess : grtUnhandledCudaError;
+}
+
+// Before any gate opens: which units have their input, until there is no other.
+grtResult_t FindReady() {
+  grtResult_t failed = grtSuccess;
+  for (bool moved = true; moved && failed == grtSuccess;) {
+    moved = false;
+    ForEach([&](RoutedComm&, UnitTable& table, Unit& unit) {
+      unit.left = unit.left || IsDone(unit) || (unit.first != nullptr && unit.first->left);
+      if (unit.ready || failed != grtSuccess || !IsReady(table, unit)) return;
+      unit.ready = moved = true;
+      failed = SaveInput(table, unit);
+    });
+  }
+  return failed;
 }
 
 // Submits, in the order of each communicator's calls, what has its input.
 grtResult_t SubmitReady() {
-  grtResult_t failed = grtSuccess;
-  for (uint32_t i = 0; i < g_recovery.count; ++i) {
+  grtResult_t failed = FindReady();
+  for (uint32_t i = 0; i < g_recovery.count && failed == grtSuccess; ++i) {
     RoutedComm& routed = *g_recovery.comms[i];
     UnitTable& table = *routed.units;
     const uint64_t head = table.head.load(std::memory_order_acquire);
     bool in_order = true;
     for (uint64_t at = table.tail.load(std::memory_order_relaxed); at < head; ++at) {
       Unit& unit = table.At(at);
-      unit.left = unit.left || IsDone(unit);
-      unit.ready = unit.ready || IsReady(unit);
       if (!unit.submitted && unit.ready && in_order) {
         // What the stream has come to is written where the program wants it.
         if (unit.left) unit.scratch = nullptr;
+        const void* const in = unit.scratch_in != nullptr ? unit.scratch_in : unit.in;
         void* const out = unit.scratch != nullptr ? unit.scratch : unit.out;
-        const grtResult_t result = Submit(routed, unit, out, &unit.running);
+        const grtResult_t result = Submit(routed, unit, in, out, &unit.running);
         if (result != grtSuccess) failed = result;
         unit.submitted = result == grtSuccess;
       }
@@ -610,10 +719,7 @@ grtResult_t OpenDone() {
     // The kernel that NCCL has left there may still write.
     if (!unit.left) return;
     if (unit.scratch != nullptr) {
-      bool copied = g_more_cuda.memcpy_async(unit.out, unit.scratch, BytesOut(table, unit),
-                                             kDeviceToDevice, g_copies) == 0;
-      while (copied && g_more_cuda.stream_query(g_copies) != 0) Pause(20 * kMicrosecond);
-      if (!copied) {
+      if (!Copy(unit.out, unit.scratch, BytesOut(table, unit))) {
         failed = grtUnhandledCudaError;
         return;
       }
@@ -748,6 +854,7 @@ void* Control(void*) {
     __atomic_store_n(&g_file->reply, static_cast<uint32_t>(answer.reply), __ATOMIC_RELAXED);
     __atomic_store_n(&g_file->place, answer.place, __ATOMIC_RELAXED);
     __atomic_store_n(&g_file->detail, answer.detail, __ATOMIC_RELAXED);
+    __atomic_store_n(&g_file->missing, answer.missing, __ATOMIC_RELAXED);
     __atomic_store_n(&g_file->answer, answered = request, __ATOMIC_RELEASE);
   }
 }
@@ -780,6 +887,7 @@ const char* WhyNot() {
   all &= Load(&g_more_cuda.memcpy_async, Library::kRuntime, "cudaMemcpyAsync");
   all &= Load(&g_more_cuda.stream_create, Library::kRuntime, "cudaStreamCreateWithFlags");
   all &= Load(&g_more_cuda.stream_query, Library::kRuntime, "cudaStreamQuery");
+  all &= OpenShadows(IsOverAt);
   if (!all || g_cuda.stream_wait_value64 == nullptr || g_cuda.host_alloc == nullptr ||
       g_cuda.event_create == nullptr || g_cuda.event_record == nullptr ||
       g_cuda.event_query == nullptr || g_cuda.stream_is_capturing == nullptr ||
@@ -836,11 +944,12 @@ void ArmComm(RoutedComm& routed, int ranks, int rank, int device) {
   table.device = device;
   routed.revoking.store(0);
   routed.carrier.store(Carrier::kNccl);
+  MakeShadowPool(device);
 }
 
 ArmedBy BeginArmed(RoutedComm& routed, ring::CallId call, const OperationArguments& arguments,
                    OperationRoute* route, ArmedCall* armed) {
-  *armed = {&routed, false};
+  *armed = {&routed, false, {}};
   UnitTable& table = *routed.units;
   // What a group has begun with NCCL it ends with NCCL.
   for (uint32_t i = 0; t_depth != 0 && t_pending != nullptr && i < t_pending->count; ++i) {
@@ -851,6 +960,8 @@ ArmedBy BeginArmed(RoutedComm& routed, ring::CallId call, const OperationArgumen
     const Carrier carrier = routed.carrier.load();
     if (carrier == Carrier::kNccl) {
       armed->entered = true;
+      // A group launches at its end.
+      if (t_depth == 0) armed->shadow = MakeShadowOf(table, Describe(call, arguments, route));
       return ArmedBy::kNccl;
     }
     table.calls.fetch_sub(1);
@@ -878,6 +989,15 @@ ArmedBy BeginArmed(RoutedComm& routed, ring::CallId call, const OperationArgumen
   }
 }
 
+void MakeShadowsOfGroup() {
+  if (t_depth != 1 || t_pending == nullptr) return;
+  const ErrnoKeeper keep_errno;
+  for (uint32_t i = 0; i < t_pending->count; ++i) {
+    PendingUnit& pending = t_pending->pending[i];
+    pending.unit.shadow = MakeShadowOf(*pending.routed->units, pending.unit);
+  }
+}
+
 void EndArmed(const ArmedCall& armed, ring::CallId call, const OperationArguments& arguments,
               const OperationRoute* route, ncclResult_t result) {
   if (armed.routed == nullptr) return;
@@ -890,7 +1010,8 @@ void EndArmed(const ArmedCall& armed, ring::CallId call, const OperationArgument
     return;
   }
   table.comm = route->name.comm;
-  const Unit unit = Describe(call, arguments, route);
+  Unit unit = Describe(call, arguments, route);
+  unit.shadow = armed.shadow;
   if (t_depth != 0) {
     if (t_pending == nullptr) {
       void* const memory = mmap(nullptr, sizeof(PendingGroup), PROT_READ | PROT_WRITE,
@@ -909,8 +1030,7 @@ void EndArmed(const ArmedCall& armed, ring::CallId call, const OperationArgument
     pending.unit.opened = armed.entered;
     return;
   }
-  Reclaim(table);
-  if (!Place(table, unit)) table.unguarded.store(1);
+  PlaceOfNccl(*armed.routed, unit);
   table.calls.fetch_sub(1);
 }
 
@@ -925,8 +1045,12 @@ void EndArmedGroup(ncclResult_t result) {
     const bool entered = pending.unit.opened;
     pending.unit.opened = false;
     if (result == ncclSuccess) {
-      Reclaim(table);
-      if (!Place(table, pending.unit)) table.unguarded.store(1);
+      for (uint32_t j = 0; j < i && pending.unit.first == nullptr; ++j) {
+        const PendingUnit& other = t_pending->pending[j];
+        if (other.routed == pending.routed && other.unit.stream == pending.unit.stream)
+          pending.unit.first = other.placed;
+      }
+      pending.placed = PlaceOfNccl(*pending.routed, pending.unit);
     } else if (result == ncclInProgress) {
       table.unguarded.store(1);
     }

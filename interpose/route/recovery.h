@@ -10,7 +10,8 @@
 // of what is stuck, revokes the communicators from helper threads, so that NCCL's kernels leave, and
 // submits their operations to the runtime. A gate opens when its operation is done, in the order of
 // its stream, so that nothing behind a gate ever sees what an ended kernel has left. An operation
-// that begins before the stream has come to it writes its output elsewhere until then.
+// that begins before the stream has come to it writes its output elsewhere until then. One in place
+// gets its input from its shadow (shadows.h), or, if its kernel has not begun, reads a copy.
 // From then on the runtime carries out what is called on these communicators.
 //
 // Threads: any. The calls of a program take a try-lock, and allocate nothing but events that stay,
@@ -25,6 +26,7 @@
 
 #include "interpose/describe/describe_nccl.h"
 #include "interpose/route/routed_comm.h"
+#include "interpose/route/shadows.h"
 
 namespace gordian::interpose {
 
@@ -44,6 +46,7 @@ void ArmComm(RoutedComm& routed, int ranks, int rank, int device);
 struct ArmedCall {
   RoutedComm* routed;  // null: nothing to do at its end
   bool entered;
+  Shadow shadow;
 };
 enum class ArmedBy {
   kNccl,      // the caller calls NCCL, and then EndArmed
@@ -55,6 +58,8 @@ ArmedBy BeginArmed(RoutedComm& routed, ring::CallId call, const OperationArgumen
 void EndArmed(const ArmedCall& armed, ring::CallId call, const OperationArguments& arguments,
               const OperationRoute* route, ncclResult_t result);
 void NoteGroupStart();
+// Before NCCL's own call that ends a group.
+void MakeShadowsOfGroup();
 // A group has ended, the outermost one or another.
 void EndArmedGroup(ncclResult_t result);
 

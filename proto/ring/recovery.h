@@ -12,7 +12,7 @@
 namespace gordian::ring {
 
 inline constexpr char kRecoveryFile[] = "recovery.";               // followed by the pid
-inline constexpr uint64_t kRecoveryMagic = 0x3130766365726467ull;  // "gdrecv01"
+inline constexpr uint64_t kRecoveryMagic = 0x3230766365726467ull;  // "gdrecv02"
 inline constexpr uint32_t kMaxRecoveryUnits = 1024;
 inline constexpr uint32_t kMaxRecoveryComms = 32;
 inline constexpr uint32_t kMaxRecoveryAfter = 4;
@@ -32,7 +32,7 @@ enum class RecoveryReply : uint32_t {
   kMoved = 4,       // a unit is done, or is not among those that the shim holds
   kInCall = 5,      // a thread does not leave its call on such a communicator
   kOverlaps = 6,    // a unit's input lies in the output of one that it would overtake
-  kInPlace = 7,     // a unit's output lies in its own input
+  kInPlace = 7,     // NCCL has perhaps written over inputs of which no copy was made: `missing`
   kMemory = 8,      // no device memory for the outputs
   kRegistered = 9,  // the program has registered memory with such a communicator
   kFailed = 10,     // the runtime has failed: `detail` is its result
@@ -67,6 +67,7 @@ struct RecoveryFile {
   uint32_t executed;  // units of the present order so far
   uint32_t first_count;
   uint32_t reserved0;
+  uint64_t missing;                        // bytes of shadows, with kInPlace
   RecoveryFirst first[kMaxRecoveryComms];  // with kReady
   // Written by gordian.
   uint32_t request;

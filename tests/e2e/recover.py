@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Jobs that hang for the order of their collectives, under `gordian run --emulator --on-verdict recover`.
 
-  recover.py BUILD JOB [--ranks N] [--twin] [--kill]
+  recover.py BUILD JOB [--ranks N] [--twin] [--kill | --abort]
 
 A job that can be recovered must end by itself with code 0: it compares every output with what a serial program
 computes. Its verdict stays a confirmed deadlock that was recovered, and the same job without the option must hang. One that
 cannot be recovered must hang, and be told why not. A twin must end, with no word of a deadlock. --kill: a rank dies once the
-recovery has begun; the rest must be told.
+recovery has begun; the rest must be told. --abort: its program aborts a communicator then.
 """
 
 import argparse
@@ -35,7 +35,13 @@ JOBS = {
     "recover_groups": "",
     "recover_twice": "",
     "recover_heavy": "",
-    "recover_in_place": "R3",
+    "recover_in_place": "",
+    "recover_three_in_place": "",
+    "recover_subset_in_place": "",
+    "recover_group_in_place": "",
+    "recover_reused": "",
+    "recover_small_pool": "R3",
+    "recover_aborted": "",
     "recover_feeds": "hard",
     "recover_work_between": "hard",
     "inversion_sync": "R1",
@@ -43,6 +49,10 @@ JOBS = {
     "hybrid_recv_all_reduce": "R3",
     "graph_inversion": "R4",
 }
+# MiB, of jobs that are about the pool of copies.
+POOLS = {"recover_reused": "1", "recover_small_pool": "1"}
+# What the sentence of a refusal must hold.
+SENTENCES = {"recover_small_pool": r"its pool lacked 1200004 bytes"}
 HANGS = 60  # seconds: what a job that must end may take at most, on a busy machine
 
 
@@ -59,7 +69,11 @@ class Run:
             self.command += ["--twin"]
         self.output = os.path.join(self.work, "output")
         with open(self.output, "w", encoding="utf-8") as out:
-            self.process = subprocess.Popen(self.command, stdout=out, stderr=out, start_new_session=True)
+            environment = dict(os.environ)
+            environment.pop("GORDIAN_RECOVERY_POOL_MB", None)
+            if options.job in POOLS:
+                environment["GORDIAN_RECOVERY_POOL_MB"] = POOLS[options.job]
+            self.process = subprocess.Popen(self.command, stdout=out, stderr=out, start_new_session=True, env=environment)
 
     def text(self):
         with open(self.output, encoding="utf-8", errors="replace") as f:
@@ -142,15 +156,16 @@ def refused(options, condition):
     said = re.search(r"gordian: not recovered \((\w+)\): (.+)", run.text())
     run.need(said and said[1] == condition, f"not refused for {condition}")
     run.until(lambda: run.verdict().get("recovery", {}).get("refused") == condition, "the same in verdict.json")
-    run.need(run.verdict()["recovery"]["recovered"] is False and run.verdict()["recovery"]["why"], "no reason is given")
+    recovery = run.verdict()["recovery"]
+    run.need(recovery["recovered"] is False and recovery["why"], "no reason is given")
+    run.need(re.search(SENTENCES.get(options.job, ""), recovery["why"]), f"the reason is {recovery['why']}")
     run.stop()
     run.remove()
 
 
-def killed(options):
-    """A rank dies once all have been told to go on: it ends in a clear report, not in a wrong result or in silence."""
-    run = Run(options, "recover")
-    header = struct.Struct("=QIIIIiIII")  # of ring::RecoveryFile
+def in_the_middle(run):
+    """Waits until all ranks have been told to go on. Returns the last one's pid."""
+    header = struct.Struct("=QIIIIiIIIQ")  # of ring::RecoveryFile
     order_at = header.size + 32 * 16 + 4
 
     def told_to_go_on():
@@ -165,14 +180,21 @@ def killed(options):
     end = time.monotonic() + HANGS
     while not told_to_go_on():
         run.need(time.monotonic() < end and run.process.poll() is None, "no recovery begins")
-    victim = max(int(path.rsplit(".", 1)[1]) for path in glob.glob(os.path.join(run.session, "recovery.*")))
-    os.kill(victim, signal.SIGKILL)
+    return max(int(path.rsplit(".", 1)[1]) for path in glob.glob(os.path.join(run.session, "recovery.*")))
+
+
+def broken(options):
+    """In the middle a rank dies, or its program aborts a communicator: all ends in a clear report, not in a wrong result or in
+    silence."""
+    run = Run(options, "recover")
+    os.kill(in_the_middle(run), signal.SIGKILL if options.kill else signal.SIGUSR1)
     run.until(lambda: "gordian: the recovery failed (failed): rank" in run.text() or "gordian: recovered in" in run.text(),
               "a line that says what became of it")
+    run.need(" must be" not in run.text(), "a rank saw a wrong result")
     if "gordian: recovered in" in run.text():
         run.stop()
         run.remove()
-        print("the rank had done its part before it died", file=sys.stderr)
+        print("the rank had done its part before", file=sys.stderr)
         sys.exit(77)
     run.until(lambda: run.verdict().get("recovery", {}).get("refused") == "failed", "the same in verdict.json")
     run.need(run.verdict()["recovery"]["recovered"] is False, "it was not recovered")
@@ -196,12 +218,13 @@ def main():
     parser.add_argument("--ranks", type=int)
     parser.add_argument("--twin", action="store_true")
     parser.add_argument("--kill", action="store_true")
+    parser.add_argument("--abort", action="store_true")
     parser.add_argument("--gordian", default="gordian")
     options = parser.parse_args()
     if options.twin:
         healthy(options)
-    elif options.kill:
-        killed(options)
+    elif options.kill or options.abort:
+        broken(options)
     elif JOBS[options.job]:
         refused(options, JOBS[options.job])
     else:

@@ -13,8 +13,7 @@ namespace {
 constexpr size_t kMostProcesses = 64;
 constexpr size_t kMostUnits = 4096;
 
-// Operations that are finished at all members or at none, whose inputs an end of NCCL's kernels
-// leaves as they were.
+// Operations that are finished at all members or at none.
 bool FinishesTogether(Call call) {
   return call == Call::kAllReduce || call == Call::kAllGather || call == Call::kReduceScatter ||
          call == Call::kAllToAll;
@@ -258,10 +257,6 @@ class Check {
         }
         if (instance->done != 0) {
           return RefuseLaunch(RecoveryCondition::kIntact, its + " is done at some ranks", launch);
-        }
-        if (part.in_place) {
-          return RefuseLaunch(RecoveryCondition::kIntact,
-                              its + " is in place: NCCL has perhaps overwritten its input", launch);
         }
         if (instance->mismatch != kAgrees) {
           return RefuseLaunch(RecoveryCondition::kAgree, "members differ in " + its, launch);

@@ -1,8 +1,12 @@
 // Jobs for `gordian run --on-verdict recover`: collectives whose every output the job compares with
 // what a serial program computes, in steps of which some go the other way round at the last rank.
 // The twin keeps one order everywhere.
+#include <algorithm>
+#include <atomic>
+#include <csignal>
 #include <cstring>
 #include <memory>
+#include <thread>
 
 #include "tests/e2e/jobs/job.h"
 
@@ -21,20 +25,30 @@ class Checked {
     const size_t n = members_.size();
     in_count_ = kind == Kind::kReduceScatter ? count * n : count;
     out_count_ = kind == Kind::kAllGather ? count * n : count;
-    in_ = c.Buffer(in_count_);
-    out_ = in_place ? in_ : c.Buffer(out_count_);
+    if (in_place) {
+      float* const both = c.Buffer(std::max(in_count_, out_count_));
+      const size_t mine = static_cast<size_t>(me_) * count;
+      in_ = both + (kind == Kind::kAllGather ? mine : 0);
+      out_ = both + (kind == Kind::kReduceScatter ? mine : 0);
+    } else {
+      in_ = c.Buffer(in_count_);
+      out_ = c.Buffer(out_count_);
+    }
   }
 
   float* in() { return in_; }
   float* out() { return out_; }
+  size_t in_bytes() const { return in_count_ * sizeof(float); }
   size_t out_bytes() const { return out_count_ * sizeof(float); }
 
   // Writes the input of this step; waits for it.
-  void Fill(int step) {
+  void Fill(int step) { FillAt(in_, step); }
+  // The same in another place, from which the program copies it.
+  void FillAt(float* to, int step) {
     step_ = step;
     std::vector<float> host(in_count_);
     for (size_t i = 0; i < in_count_; ++i) host[i] = Value(me_, i);
-    CUDA_OK(cudaMemcpy(in_, host.data(), in_count_ * sizeof(float), cudaMemcpyHostToDevice));
+    CUDA_OK(cudaMemcpy(to, host.data(), in_bytes(), cudaMemcpyHostToDevice));
   }
 
   void Call(ncclComm_t comm, cudaStream_t stream) {
@@ -95,7 +109,66 @@ bool GoesRound(const job::Context& c, int step) {
 }
 constexpr int kSteps = 5;
 
+void Three(job::Context& c, bool in_place) {
+  cudaStream_t s = c.Stream();
+  const std::vector<int> pairs[] = {{0, 1}, {1, 2}, {2, 0}};
+  ncclComm_t comms[3];
+  std::unique_ptr<Checked> ops[3];
+  for (int i = 0; i < 3; ++i) {
+    comms[i] = c.MakeComm("pair" + std::to_string(i), pairs[i]);
+    c.Warm(comms[i], s);
+    if (comms[i] != nullptr)
+      ops[i] = std::make_unique<Checked>(c, pairs[i], Kind::kAllReduce, 1000, in_place);
+  }
+  c.Begin(s);
+  for (int step = 0; step < kSteps; ++step) {
+    // In steps 1 and 3 each begins with another one; else all with the first.
+    const bool round = !c.twin && (step == 1 || step == 3);
+    const int first = round ? c.rank % 3 : 0;
+    for (int i = 0; i < 3; ++i) {
+      if (ops[i] != nullptr) ops[i]->Fill(step);
+    }
+    for (int i = 0; i < 3; ++i) {
+      const int at = (first + i) % 3;
+      if (ops[at] != nullptr) ops[at]->Call(comms[at], s);
+    }
+    c.Sync(s);
+    for (int i = 0; i < 3; ++i) {
+      if (ops[i] != nullptr) ops[i]->Check("pair");
+    }
+  }
+}
+
+void Subset(job::Context& c, bool in_place) {
+  cudaStream_t s = c.Stream();
+  std::vector<int> few = c.All();
+  few.pop_back();
+  ncclComm_t world = c.World();
+  ncclComm_t part = c.MakeComm("part", few);
+  c.Warm(world, s);
+  c.Warm(part, s);
+  Checked a(c, c.All(), Kind::kAllReduce, 2048, in_place),
+      b(c, few, Kind::kAllReduce, 333, in_place);
+  c.Begin(s);
+  for (int step = 0; step < kSteps; ++step) {
+    a.Fill(step);
+    b.Fill(step);
+    const bool round = !c.twin && c.rank == c.nranks - 2 && (step == 1 || step == 3);
+    if (round) b.Call(part, s);
+    a.Call(world, s);
+    if (!round && part != nullptr) b.Call(part, s);
+    c.Sync(s);
+    a.Check("a");
+    if (part != nullptr) b.Check("b");
+  }
+}
+
 }  // namespace
+
+JOB(recover_three, 3) { Three(c, false); }
+JOB(recover_three_in_place, 3) { Three(c, true); }
+JOB(recover_subset, 3) { Subset(c, false); }
+JOB(recover_subset_in_place, 3) { Subset(c, true); }
 
 JOB(recover_inversion, 2) {
   cudaStream_t s = c.Stream();
@@ -170,59 +243,6 @@ JOB(recover_heavy, 2) {
   c.Sync(s);
   a.Check("a");
   b.Check("b");
-}
-
-JOB(recover_three, 3) {
-  cudaStream_t s = c.Stream();
-  const std::vector<int> pairs[] = {{0, 1}, {1, 2}, {2, 0}};
-  ncclComm_t comms[3];
-  std::unique_ptr<Checked> ops[3];
-  for (int i = 0; i < 3; ++i) {
-    comms[i] = c.MakeComm("pair" + std::to_string(i), pairs[i]);
-    c.Warm(comms[i], s);
-    if (comms[i] != nullptr)
-      ops[i] = std::make_unique<Checked>(c, pairs[i], Kind::kAllReduce, 1000);
-  }
-  c.Begin(s);
-  for (int step = 0; step < kSteps; ++step) {
-    // In steps 1 and 3 each begins with another one; else all with the first.
-    const bool round = !c.twin && (step == 1 || step == 3);
-    const int first = round ? c.rank % 3 : 0;
-    for (int i = 0; i < 3; ++i) {
-      if (ops[i] != nullptr) ops[i]->Fill(step);
-    }
-    for (int i = 0; i < 3; ++i) {
-      const int at = (first + i) % 3;
-      if (ops[at] != nullptr) ops[at]->Call(comms[at], s);
-    }
-    c.Sync(s);
-    for (int i = 0; i < 3; ++i) {
-      if (ops[i] != nullptr) ops[i]->Check("pair");
-    }
-  }
-}
-
-JOB(recover_subset, 3) {
-  cudaStream_t s = c.Stream();
-  std::vector<int> few = c.All();
-  few.pop_back();
-  ncclComm_t world = c.World();
-  ncclComm_t part = c.MakeComm("part", few);
-  c.Warm(world, s);
-  c.Warm(part, s);
-  Checked a(c, c.All(), Kind::kAllReduce, 2048), b(c, few, Kind::kAllReduce, 333);
-  c.Begin(s);
-  for (int step = 0; step < kSteps; ++step) {
-    a.Fill(step);
-    b.Fill(step);
-    const bool round = !c.twin && c.rank == c.nranks - 2 && (step == 1 || step == 3);
-    if (round) b.Call(part, s);
-    a.Call(world, s);
-    if (!round && part != nullptr) b.Call(part, s);
-    c.Sync(s);
-    a.Check("a");
-    if (part != nullptr) b.Check("b");
-  }
 }
 
 JOB(recover_events, 2) {
@@ -371,22 +391,145 @@ JOB(recover_in_place, 2) {
   ncclComm_t tp = c.MakeComm("tp", c.All());
   c.Warm(dp, s);
   c.Warm(tp, s);
-  Checked a(c, c.All(), Kind::kAllReduce, 3000, true), b(c, c.All(), Kind::kAllReduce, 3000);
+  Checked a(c, c.All(), Kind::kAllReduce, 3000, true), b(c, c.All(), Kind::kAllGather, 517, true),
+      d(c, c.All(), Kind::kReduceScatter, 901, true);
   c.Begin(s);
   for (int step = 0; step < kSteps; ++step) {
     a.Fill(step);
     b.Fill(step);
+    d.Fill(step);
     if (GoesRound(c, step)) {
       b.Call(tp, s);
+      d.Call(tp, s);
       a.Call(dp, s);
     } else {
       a.Call(dp, s);
       b.Call(tp, s);
+      d.Call(tp, s);
     }
     c.Sync(s);
     a.Check("a");
     b.Check("b");
+    d.Check("d");
   }
+}
+
+JOB(recover_group_in_place, 2) {
+  // The stream gets the input after the call and before the group's end, which launches it.
+  cudaStream_t s = c.Stream();
+  ncclComm_t dp = c.MakeComm("dp", c.All());
+  ncclComm_t tp = c.MakeComm("tp", c.All());
+  c.Warm(dp, s);
+  c.Warm(tp, s);
+  Checked a(c, c.All(), Kind::kAllReduce, 500, true), d(c, c.All(), Kind::kAllGather, 300, true),
+      b(c, c.All(), Kind::kAllReduce, 900, true);
+  float* const late = c.Buffer(500);
+  c.Begin(s);
+  for (int step = 0; step < kSteps; ++step) {
+    a.FillAt(late, step);
+    d.Fill(step);
+    b.Fill(step);
+    const bool round = GoesRound(c, step);
+    if (round) b.Call(tp, s);
+    NCCL_OK(ncclGroupStart());
+    a.Call(dp, s);
+    CUDA_OK(cudaMemcpyAsync(a.in(), late, a.in_bytes(), cudaMemcpyDeviceToDevice, s));
+    d.Call(dp, s);
+    NCCL_OK(ncclGroupEnd());
+    if (!round) b.Call(tp, s);
+    c.Sync(s);
+    a.Check("a");
+    d.Check("d");
+    b.Check("b");
+  }
+}
+
+JOB(recover_reused, 2) {
+  // Of two operations in place a pool of 1 MiB just has the copies. Earlier steps have had other
+  // inputs in the same buffers, and a third communicator goes on all the time that two are stuck.
+  cudaStream_t s = c.Stream(), other = c.Stream();
+  ncclComm_t dp = c.MakeComm("dp", c.All());
+  ncclComm_t tp = c.MakeComm("tp", c.All());
+  ncclComm_t ep = c.MakeComm("ep", c.All());
+  c.Warm(dp, s);
+  c.Warm(tp, s);
+  c.Warm(ep, other);
+  constexpr size_t kCount = 131000;
+  Checked a(c, c.All(), Kind::kAllReduce, kCount, true),
+      b(c, c.All(), Kind::kAllReduce, kCount, true);
+  float* const flag = c.Buffer(kCount);
+  c.Begin(s);
+  constexpr int kBefore = 8;
+  for (int step = 0; step <= kBefore; ++step) {
+    a.Fill(step);
+    b.Fill(step);
+    const bool round = !c.twin && c.rank == c.nranks - 1 && step == kBefore;
+    (round ? b : a).Call(round ? tp : dp, s);
+    (round ? a : b).Call(round ? dp : tp, s);
+    // Until all ranks see that their stream has ended.
+    float ended = 0;
+    while (ended != static_cast<float>(c.nranks)) {
+      ended = cudaStreamQuery(s) == cudaSuccess ? 1 : 0;
+      CUDA_OK(cudaMemcpyAsync(flag, &ended, sizeof ended, cudaMemcpyHostToDevice, other));
+      NCCL_OK(ncclAllReduce(flag, flag, kCount, ncclFloat, ncclSum, ep, other));
+      CUDA_OK(cudaMemcpyAsync(&ended, flag, sizeof ended, cudaMemcpyDeviceToHost, other));
+      c.Sync(other);
+    }
+    a.Check("a");
+    b.Check("b");
+  }
+}
+
+JOB(recover_small_pool, 2) {
+  // For more of the same buffer than an earlier step has reduced, a pool of 1 MiB has no room.
+  cudaStream_t s = c.Stream();
+  ncclComm_t dp = c.MakeComm("dp", c.All());
+  ncclComm_t tp = c.MakeComm("tp", c.All());
+  c.Warm(dp, s);
+  c.Warm(tp, s);
+  float* const x = c.Buffer(300001);
+  float* const y = c.Buffer(100);
+  c.Begin(s);
+  NCCL_OK(ncclAllReduce(x, x, 200000, ncclFloat, ncclSum, dp, s));
+  c.Sync(s);
+  const bool round = GoesRound(c, 1);
+  if (round) NCCL_OK(ncclAllReduce(y, y, 100, ncclFloat, ncclSum, tp, s));
+  NCCL_OK(ncclAllReduce(x, x, 300001, ncclFloat, ncclSum, dp, s));
+  if (!round) NCCL_OK(ncclAllReduce(y, y, 100, ncclFloat, ncclSum, tp, s));
+  c.Sync(s);
+}
+
+JOB(recover_aborted, 2) {
+  // As recover_heavy; by SIGUSR1 a rank aborts one of its communicators.
+  sigset_t wanted;
+  sigemptyset(&wanted);
+  sigaddset(&wanted, SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &wanted, nullptr);
+  cudaStream_t s = c.Stream();
+  ncclComm_t dp = c.MakeComm("dp", c.All());
+  ncclComm_t tp = c.MakeComm("tp", c.All());
+  c.Warm(dp, s);
+  c.Warm(tp, s);
+  Checked a(c, c.All(), Kind::kAllReduce, 16 << 20, true),
+      b(c, c.All(), Kind::kAllReduce, 16 << 20, true);
+  c.Begin(s);
+  a.Fill(1);
+  b.Fill(1);
+  std::atomic<bool> aborts = false;
+  std::thread([&] {
+    int which = 0;
+    sigwait(&wanted, &which);
+    aborts = true;
+    ncclCommAbort(dp);
+  }).detach();
+  const bool round = GoesRound(c, 1);
+  (round ? b : a).Call(round ? tp : dp, s);
+  (round ? a : b).Call(round ? dp : tp, s);
+  c.Sync(s);
+  // What was reduced on the communicator that this rank has aborted may be anything.
+  if (!aborts) a.Check("a");
+  b.Check("b");
+  std::_Exit(0);
 }
 
 JOB(recover_feeds, 2) {
