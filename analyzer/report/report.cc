@@ -421,9 +421,10 @@ class Page {
     Labelled("what to change", Printable(finding.advice));
   }
 
-  // What a recovery has done about a cycle; verdict.json also says whether one could.
+  // What a recovery has done about a cycle, or could.
   void Recovery(const Finding& finding) {
     const model::Recovery& recovery = finding.recovery;
+    if (!recovery.checked) return;
     const size_t count = recovery.operations.size();
     if (recovery.recovered) {
       Labelled("recovered",
@@ -431,6 +432,14 @@ class Page {
                            count, count == 1 ? "" : "s", recovery.ms));
     } else if (recovery.refused == model::RecoveryCondition::kFailed) {
       Labelled("not recovered", Printable(recovery.why));
+    } else if (recovery.refused == model::RecoveryCondition::kHold) {
+      Labelled("recovery",
+               "as far as the records show, --on-verdict recover could let the job go on");
+    } else {
+      const std::string place = SiteText(recovery.site);
+      Labelled("recovery",
+               fmt::format("not possible ({}): {}{}", model::Name(recovery.refused),
+                           Printable(recovery.why), place.empty() ? "" : ", at " + place));
     }
   }
 

@@ -88,10 +88,10 @@ class Check {
     for (const WitnessStep& step : witness_) {
       const WaitNode& node = graph_.nodes()[step.node];
       if (node.kind == NodeKind::kNotCalled || node.kind == NodeKind::kThread) {
-        return Refuse(
-            RecoveryCondition::kPosted,
-            view_.names.RankOf(node.process) + " waits on the host and has not called all of it",
-            view_.names.Rank(node.process));
+        return Refuse(RecoveryCondition::kPosted,
+                      "the host of " + view_.names.RankOf(node.process) +
+                          " waits and has not called all of it",
+                      view_.names.Rank(node.process));
       }
       const Launch* const launch = graph_.execution().FindLaunch(node.launch);
       if (launch == nullptr) continue;
