@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "common/clock.h"
@@ -106,37 +107,38 @@ std::string Who(const Rank& rank) { return "rank " + std::to_string(rank.rank())
 
 RecoveryOutcome RefusedBy(const Rank& rank, const ring::RecoveryFile& file) {
   const std::string who = Who(rank);
+  const bool named = file.place < rank.units.size();
+  const std::string operation = named ? "operation #" +
+                                            std::to_string(rank.units[file.place].sequence) +
+                                            " on such a communicator"
+                                      : "an operation that was called later";
+  const auto refused = [&](const char* condition, const std::string& why) {
+    return Refused(condition, why, rank.rank());
+  };
   switch (static_cast<RecoveryReply>(file.reply)) {
     case RecoveryReply::kNotArmed:
-      return Refused("R4", who + " has operations without gates on such a communicator",
-                     rank.rank());
+      return refused("R4", who + " has operations without gates on such a communicator");
     case RecoveryReply::kMoved:
-      return Refused("R6", who + " does not hold the operations that its records name",
-                     rank.rank());
+      return refused("R6", who + " does not hold the operations that its records name");
     case RecoveryReply::kInCall:
-      return Refused("R1", who + " is in a call on such a communicator and does not leave it",
-                     rank.rank());
+      return refused("R1", who + " is in a call on such a communicator and does not leave it");
     case RecoveryReply::kOverlaps:
-      return Refused("hard", who + " reads in one operation what one in front of it writes",
-                     rank.rank());
+      return refused("hard", who + " reads in " + operation + " what one in front of it writes");
     case RecoveryReply::kInPlace:
-      return Refused("R3",
-                     who +
-                         " has no copies of inputs that NCCL has perhaps written over: its pool "
-                         "lacked " +
-                         std::to_string(file.missing) + " bytes (GORDIAN_RECOVERY_POOL_MB)",
-                     rank.rank());
+      return refused("R3", who + " has no copy of the input of " + operation +
+                               ", which NCCL has perhaps written over: its pool lacked " +
+                               std::to_string(file.missing) + " bytes (GORDIAN_RECOVERY_POOL_MB)");
     case RecoveryReply::kMemory:
-      return Refused("R4", who + " has no device memory for the outputs", rank.rank());
+      return refused("R4", who + " has no device memory for the outputs");
     case RecoveryReply::kRegistered:
-      return Refused("R4", who + " has registered memory with such a communicator", rank.rank());
+      return refused("R4", who + " has registered memory with such a communicator");
     case RecoveryReply::kRoute:
-      return Refused("R4", "the runtime has a communicator of " + who + " already", rank.rank());
+      return refused("R4", "the runtime has a communicator of " + who + " already");
     case RecoveryReply::kOneEnded:
-      return Refused("R3", who + " has a send or receive that may be finished at one end alone",
-                     rank.rank());
+      return refused("R3",
+                     who + " has called " + operation + ", which may be finished at one end alone");
     default:
-      return Refused("R6", who + " does not understand what it is asked", rank.rank());
+      return refused("R6", who + " does not understand what it is asked");
   }
 }
 
@@ -232,6 +234,9 @@ class Run {
     for (const auto& [pid, rank] : ranks_) units += rank->units.size();
     uint64_t moved_ns = MonoNs();
     uint64_t executed = 0;
+    // A rank whose peer has aborted fails too, and may be heard first.
+    std::optional<RecoveryOutcome> failure;
+    uint64_t failed_ns = 0;
     for (;;) {
       const Rank* open = nullptr;
       uint64_t now_executed = 0;
@@ -241,16 +246,28 @@ class Run {
         now_executed += rank_executed;
         ring::RecoveryFile file;
         if (rank->Answered(&file)) {
-          if (static_cast<RecoveryReply>(file.reply) == RecoveryReply::kDone) continue;
-          return Failed(Who(*rank) + " could not execute its operations (result " +
-                            std::to_string(file.detail) + " of the runtime)",
-                        rank->rank(), now_executed, units);
+          const auto reply = static_cast<RecoveryReply>(file.reply);
+          if (reply == RecoveryReply::kAborted) {
+            return Failed(
+                "the program of " + Who(*rank) + " has aborted a communicator in the middle",
+                rank->rank(), now_executed, units);
+          }
+          if (reply != RecoveryReply::kDone && !failure) {
+            failure = Failed(Who(*rank) + " could not execute its operations (result " +
+                                 std::to_string(file.detail) + " of the runtime)",
+                             rank->rank(), now_executed, units);
+            failed_ns = MonoNs();
+          }
+          continue;
         }
         if (!lives) {
           if (rank_executed == rank->units.size()) continue;  // the program went on, and ended
           return Failed(Who(*rank) + " has ended in the middle", rank->rank(), now_executed, units);
         }
         open = rank.get();
+      }
+      if (failure && (open == nullptr || stop_ || MonoNs() - failed_ns > options_.cause_ns)) {
+        return *failure;
       }
       if (open == nullptr) return {RecoveryOutcome::How::kRecovered, "", "", -1, 0};
       if (now_executed != executed) moved_ns = MonoNs();

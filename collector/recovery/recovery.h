@@ -44,6 +44,7 @@ class RecoveryRun {
     std::vector<RecoveryUnitOrder> units;
     uint64_t prepare_ns = 5'000'000'000;    // for all ranks to close their gates
     uint64_t progress_ns = 10'000'000'000;  // without an operation done, before it has failed
+    uint64_t cause_ns = 1'000'000'000;      // after one rank has failed, for another to say why
     // On this object's thread. Before the first rank goes on; and at the end.
     std::function<void()> on_begin;
     std::function<void(const RecoveryOutcome&)> on_end;

@@ -93,7 +93,7 @@ struct UnitTable {
   std::atomic<uint32_t> unguarded;  // 1: some operation has no gate, or more were unfinished
   std::atomic<uint32_t> registered;
   std::atomic<uint32_t> gives_up;  // the program aborts it
-  TryLock lock;                    // appending while it is recovered
+  TryLock lock;                    // appending and submitting while it is recovered
   uint32_t comm;                   // id in records; 0: no operation yet
   int ranks, rank, device;
   Unit unit[kUnits];
@@ -294,6 +294,9 @@ bool InPlace(const UnitTable& table, const Unit& unit) {
 
 // Of a unit that NCCL is about to launch. Nothing may come between the copy and the operation.
 Shadow MakeShadowOf(const UnitTable& table, const Unit& unit) {
+  // Never recovered any more.
+  if (table.unguarded.load(std::memory_order_relaxed) != 0 || table.registered.load() != 0)
+    return {};
   const Bytes bytes = WrittenOver(table, unit);
   if (bytes.count == 0 || IsUnnamed(unit.stream) || Captured(unit.stream)) return {};
   return MakeShadow(table.device, bytes.at, bytes.count, unit.stream);
@@ -675,6 +678,20 @@ grtResult_t FindReady() {
   return failed;
 }
 
+// grtAborted: the program has taken the runtime's communicator away.
+grtResult_t SubmitUnlessAborted(RoutedComm& routed, Unit& unit) {
+  TryLock& lock = routed.units->lock;
+  while (!lock.Acquire()) Pause(kMicrosecond);
+  grtResult_t result = grtAborted;
+  if (routed.units->gives_up.load() == 0) {
+    const void* const in = unit.scratch_in != nullptr ? unit.scratch_in : unit.in;
+    void* const out = unit.scratch != nullptr ? unit.scratch : unit.out;
+    result = Submit(routed, unit, in, out, &unit.running);
+  }
+  lock.Release();
+  return result;
+}
+
 // Submits, in the order of each communicator's calls, what has its input.
 grtResult_t SubmitReady() {
   grtResult_t failed = FindReady();
@@ -688,9 +705,7 @@ grtResult_t SubmitReady() {
       if (!unit.submitted && unit.ready && in_order) {
         // What the stream has come to is written where the program wants it.
         if (unit.left) unit.scratch = nullptr;
-        const void* const in = unit.scratch_in != nullptr ? unit.scratch_in : unit.in;
-        void* const out = unit.scratch != nullptr ? unit.scratch : unit.out;
-        const grtResult_t result = Submit(routed, unit, in, out, &unit.running);
+        const grtResult_t result = SubmitUnlessAborted(routed, unit);
         if (result != grtSuccess) failed = result;
         unit.submitted = result == grtSuccess;
       }
@@ -776,10 +791,17 @@ void GiveUp() {
   });
 }
 
+bool IsAborted() {
+  for (uint32_t i = 0; i < g_recovery.count; ++i) {
+    if (g_recovery.comms[i]->units->gives_up.load() != 0) return true;
+  }
+  return false;
+}
+
 // The gates stay shut, so that nothing reads what was not written, until the program aborts.
 Answer Fail(int result) {
   g_recovery.phase = Recovery::Phase::kFailed;
-  return {RecoveryReply::kFailed, UINT32_MAX, result};
+  return {IsAborted() ? RecoveryReply::kAborted : RecoveryReply::kFailed, UINT32_MAX, result};
 }
 
 Answer Commit() {
@@ -798,8 +820,8 @@ Answer Commit() {
     if (Exits()) return Fail(grtAborted);
     grtResult_t failed = SubmitReady();
     if (failed == grtSuccess) failed = OpenDone();
+    if (failed == grtSuccess && IsAborted()) failed = grtAborted;
     if (failed != grtSuccess) return Fail(failed);
-    GiveUp();
     HandOver();
     Pause(100 * kMicrosecond);
   }
@@ -961,7 +983,9 @@ ArmedBy BeginArmed(RoutedComm& routed, ring::CallId call, const OperationArgumen
     if (carrier == Carrier::kNccl) {
       armed->entered = true;
       // A group launches at its end.
-      if (t_depth == 0) armed->shadow = MakeShadowOf(table, Describe(call, arguments, route));
+      if (t_depth == 0 && route != nullptr) {
+        armed->shadow = MakeShadowOf(table, Describe(call, arguments, route));
+      }
       return ArmedBy::kNccl;
     }
     table.calls.fetch_sub(1);
@@ -1060,7 +1084,11 @@ void EndArmedGroup(ncclResult_t result) {
 }
 
 void EndByProgram(RoutedComm& routed) {
-  if (routed.units != nullptr) routed.units->gives_up.store(1);
+  if (routed.units == nullptr) return;
+  routed.units->gives_up.store(1);
+  // A recovery may be submitting to the runtime's communicator, which ends next.
+  while (!routed.units->lock.Acquire()) Pause(kMicrosecond);
+  routed.units->lock.Release();
 }
 
 void NoteRegistered(RoutedComm& routed) {

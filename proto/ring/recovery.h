@@ -39,6 +39,7 @@ enum class RecoveryReply : uint32_t {
   kNonsense = 11,   // the order makes no sense
   kRoute = 12,      // the runtime has such a communicator already
   kOneEnded = 13,   // a send or receive is unfinished on such a communicator
+  kAborted = 14,    // to kCommit: the program has aborted or revoked such a communicator
 };
 
 struct RecoveryUnit {

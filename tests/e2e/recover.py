@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Jobs that hang for the order of their collectives, under `gordian run --emulator --on-verdict recover`.
 
-  recover.py BUILD JOB [--ranks N] [--twin] [--kill | --abort]
+  recover.py BUILD JOB [--ranks N] [--twin] [--kill | --abort] [--pool MB]
 
 A job that can be recovered must end by itself with code 0: it compares every output with what a serial program
 computes. Its verdict stays a confirmed deadlock that was recovered, and the same job without the option must hang. One that
 cannot be recovered must hang, and be told why not. A twin must end, with no word of a deadlock. --kill: a rank dies once the
 recovery has begun; the rest must be told. --abort: its program aborts a communicator then.
+--pool: MiB that no device has, for copies of inputs: the job runs on, and is refused.
 """
 
 import argparse
@@ -52,7 +53,7 @@ JOBS = {
 # MiB, of jobs that are about the pool of copies.
 POOLS = {"recover_reused": "1", "recover_small_pool": "1"}
 # What the sentence of a refusal must hold.
-SENTENCES = {"recover_small_pool": r"its pool lacked 1200004 bytes"}
+SENTENCES = {"recover_small_pool": r"rank \d has no copy of the input of operation #2 on .*: its pool lacked 1200004 bytes"}
 HANGS = 60  # seconds: what a job that must end may take at most, on a busy machine
 
 
@@ -71,8 +72,8 @@ class Run:
         with open(self.output, "w", encoding="utf-8") as out:
             environment = dict(os.environ)
             environment.pop("GORDIAN_RECOVERY_POOL_MB", None)
-            if options.job in POOLS:
-                environment["GORDIAN_RECOVERY_POOL_MB"] = POOLS[options.job]
+            if options.pool or options.job in POOLS:
+                environment["GORDIAN_RECOVERY_POOL_MB"] = options.pool or POOLS[options.job]
             self.process = subprocess.Popen(self.command, stdout=out, stderr=out, start_new_session=True, env=environment)
 
     def text(self):
@@ -153,6 +154,8 @@ def refused(options, condition):
     run = Run(options, "recover")
     run.until(lambda: "not recovered (" in run.text() or run.process.poll() is not None, "a line that says why not")
     run.need(run.process.poll() is None, "it ended")
+    run.need(not options.pool or "gordian: operations in place cannot be recovered: device 0 has no " in run.text(),
+             "it does not say that there is no pool")
     said = re.search(r"gordian: not recovered \((\w+)\): (.+)", run.text())
     run.need(said and said[1] == condition, f"not refused for {condition}")
     run.until(lambda: run.verdict().get("recovery", {}).get("refused") == condition, "the same in verdict.json")
@@ -188,7 +191,7 @@ def broken(options):
     silence."""
     run = Run(options, "recover")
     os.kill(in_the_middle(run), signal.SIGKILL if options.kill else signal.SIGUSR1)
-    run.until(lambda: "gordian: the recovery failed (failed): rank" in run.text() or "gordian: recovered in" in run.text(),
+    run.until(lambda: "gordian: the recovery failed (failed): " in run.text() or "gordian: recovered in" in run.text(),
               "a line that says what became of it")
     run.need(" must be" not in run.text(), "a rank saw a wrong result")
     if "gordian: recovered in" in run.text():
@@ -198,6 +201,8 @@ def broken(options):
         sys.exit(77)
     run.until(lambda: run.verdict().get("recovery", {}).get("refused") == "failed", "the same in verdict.json")
     run.need(run.verdict()["recovery"]["recovered"] is False, "it was not recovered")
+    if options.abort:
+        run.need(re.search(r"the program of rank \d has aborted a communicator in the middle", run.text()), "it does not say who")
     run.need(" must be" not in run.text(), "a rank saw a wrong result")
     run.stop()
     run.remove()
@@ -219,12 +224,15 @@ def main():
     parser.add_argument("--twin", action="store_true")
     parser.add_argument("--kill", action="store_true")
     parser.add_argument("--abort", action="store_true")
+    parser.add_argument("--pool")
     parser.add_argument("--gordian", default="gordian")
     options = parser.parse_args()
     if options.twin:
         healthy(options)
     elif options.kill or options.abort:
         broken(options)
+    elif options.pool:
+        refused(options, "R3")
     elif JOBS[options.job]:
         refused(options, JOBS[options.job])
     else:

@@ -85,6 +85,8 @@ class Shim {
           ++prepared;
           units = file_->unit_count;
           reply = prepare_;
+          file_->place = 0;
+          file_->missing = 4096;
           file_->first_count = 1;
           file_->first[0] = {file_->unit[0].comm, 0, first_};
           break;
@@ -129,14 +131,16 @@ class RecoveryTest : public ::testing::Test {
     options_.session_dir = dir_;
     options_.prepare_ns = 300'000'000;
     options_.progress_ns = 300'000'000;
+    options_.cause_ns = 300'000'000;
     options_.on_begin = [this] { begun_ = true; };
     options_.on_end = [this](const RecoveryOutcome& outcome) { outcome_ = outcome; };
   }
   ~RecoveryTest() override { std::filesystem::remove_all(dir_); }
 
-  void Shims(RecoveryReply prepare, RecoveryReply commit, uint64_t first = 1) {
-    shims_[0] = std::make_unique<Shim>(dir_, children_[0].pid(), RecoveryReply::kReady,
-                                       RecoveryReply::kDone);
+  void Shims(RecoveryReply prepare, RecoveryReply commit, uint64_t first = 1,
+             RecoveryReply other_commit = RecoveryReply::kDone) {
+    shims_[0] =
+        std::make_unique<Shim>(dir_, children_[0].pid(), RecoveryReply::kReady, other_commit);
     shims_[1] = std::make_unique<Shim>(dir_, children_[1].pid(), prepare, commit, first);
   }
   RecoveryOutcome Run() {
@@ -184,6 +188,14 @@ TEST_F(RecoveryTest, OneRefusesAndNoneGoesOn) {
   ExpectRefused(Run(), "R3", 1);
 }
 
+TEST_F(RecoveryTest, OneHasNoCopyOfAnInput) {
+  Shims(RecoveryReply::kInPlace, RecoveryReply::kDone);
+  const RecoveryOutcome outcome = Run();
+  ExpectRefused(outcome, "R3", 1);
+  EXPECT_NE(outcome.why.find("input of operation #1 on "), std::string::npos) << outcome.why;
+  EXPECT_NE(outcome.why.find("lacked 4096 bytes"), std::string::npos) << outcome.why;
+}
+
 TEST_F(RecoveryTest, OneIsNotArmed) {
   shims_[0] =
       std::make_unique<Shim>(dir_, children_[0].pid(), RecoveryReply::kReady, RecoveryReply::kDone);
@@ -213,6 +225,16 @@ TEST_F(RecoveryTest, OneFailsInTheMiddle) {
   EXPECT_EQ(outcome.condition, "failed");
   EXPECT_EQ(outcome.rank, 1);
   EXPECT_TRUE(begun_);
+}
+
+// Its peer fails as well, and is heard first.
+TEST_F(RecoveryTest, OneAbortsInTheMiddle) {
+  Shims(RecoveryReply::kReady, RecoveryReply::kAborted, 1, RecoveryReply::kFailed);
+  const RecoveryOutcome outcome = Run();
+  EXPECT_EQ(outcome.how, RecoveryOutcome::How::kFailed);
+  EXPECT_EQ(outcome.rank, 1);
+  EXPECT_NE(outcome.why.find("the program of rank 1 has aborted a communicator"), std::string::npos)
+      << outcome.why;
 }
 
 TEST_F(RecoveryTest, OneStaysBehindInTheMiddle) {
