@@ -66,8 +66,8 @@ void EndArmedGroup(ncclResult_t result);
 // The program registers memory with it: peers may write there, so it is not recovered any more.
 void NoteRegistered(RoutedComm& routed);
 
-// The program aborts or revokes it: its gates open, whatever comes of the data, and a recovery submits
-// nothing more to the runtime's communicator.
+// The program aborts or revokes it: its gates open, whatever comes of the data, and a recovery
+// submits nothing more to the runtime's communicator.
 void EndByProgram(RoutedComm& routed);
 
 // Before NCCL ends the communicator: waits until no helper thread is in it, which a program that

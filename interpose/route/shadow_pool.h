@@ -46,8 +46,8 @@ class ShadowPool {
     if (place != count_) range_[place].holder = holder;
   }
 
-  // Looks at no more than `most` ranges, each time at those behind the last, and frees the held ones
-  // for which `over(holder)` is true.
+  // Looks at no more than `most` ranges, each time at those behind the last, and frees the held
+  // ones for which `over(holder)` is true.
   template <typename Over>
   void Sweep(uint32_t most, const Over& over) {
     const uint32_t looks = most < count_ ? most : count_;

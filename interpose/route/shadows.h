@@ -1,6 +1,6 @@
-// Copies of what operations in place write over, so that a recovery can give them their inputs again
-// (recovery.h). The copy stands on the operation's stream right in front of it, and lies in a pool of
-// device memory that is there from the first communicator of the device on.
+// Copies of what operations in place write over, so that a recovery can give them their inputs
+// again (recovery.h). The copy stands on the operation's stream right in front of it, and lies in a
+// pool of device memory that is there from the first communicator of the device on.
 //
 // GORDIAN_RECOVERY_POOL_MB is each device's pool, in MiB. Where it has no room an operation runs
 // without a shadow. A shadow ends with its operation; its memory is used again by a later one.
@@ -18,8 +18,8 @@ struct Shadow {
   uint64_t at;   // in the pool
 };
 
-// Before all others, once. `over(holder)`: the operation is done and no recovery needs its shadow; it
-// may be asked by any thread that makes a shadow. False: CUDA lacks a function.
+// Before all others, once. `over(holder)`: the operation is done and no recovery needs its shadow;
+// it may be asked by any thread that makes a shadow. False: CUDA lacks a function.
 bool OpenShadows(bool (*over)(uint64_t holder));
 
 // A communicator on this device is armed.
