@@ -279,6 +279,7 @@ bool GraphEvents::OnRecovery(const v1::Recovery& recovery) {
   news.refused = *refused;
   news.why = Cut(recovery.why());
   news.rank = recovery.rank();
+  news.site = {recovery.process(), recovery.site()};
   news.ms = recovery.ms();
   model_->OnRecovery(news);
   return true;

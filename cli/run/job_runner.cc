@@ -518,6 +518,7 @@ void JobRunner::Recover() {
   if (!wanted) return;
   collector::RecoveryRun::Options run;
   run.session_dir = options_.absolute_session_dir;
+  std::vector<model::Site> sites;
   for (const model::RecoveryUnit& unit : wanted->units) {
     run.units.push_back({.pid = unit.pid,
                          .rank = unit.rank,
@@ -527,7 +528,9 @@ void JobRunner::Recover() {
                          .sequence = unit.sequence,
                          .ordinal = unit.ordinal,
                          .early = unit.early,
-                         .after = unit.after});
+                         .after = unit.after,
+                         .operation = unit.operation});
+    sites.push_back(unit.site);
   }
   v1::Event event;
   for (const std::string& operation : wanted->operations)
@@ -537,7 +540,7 @@ void JobRunner::Recover() {
     event.mutable_recovery()->set_step(v1::RECOVERY_STEP_BEGUN);
     analysis->OnEvent(event);
   };
-  run.on_end = [this, analysis, event](const collector::RecoveryOutcome& outcome) mutable {
+  run.on_end = [this, analysis, event, sites](const collector::RecoveryOutcome& outcome) mutable {
     using How = collector::RecoveryOutcome::How;
     v1::Recovery& to = *event.mutable_recovery();
     to.set_step(outcome.how == How::kRecovered ? v1::RECOVERY_STEP_DONE
@@ -547,6 +550,10 @@ void JobRunner::Recover() {
     to.set_why(outcome.why);
     to.set_rank(outcome.rank);
     to.set_ms(outcome.ms);
+    if (outcome.unit < sites.size()) {
+      to.set_process(sites[outcome.unit].process);
+      to.set_site(sites[outcome.unit].address);
+    }
     analysis->OnEvent(event);
     if (outcome.how == How::kRecovered) {
       desk_->OnNotice(

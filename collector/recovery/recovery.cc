@@ -83,6 +83,7 @@ class Rank {
 
   std::vector<ring::RecoveryUnit> units;
   std::vector<int> communicators;  // of the units
+  std::vector<size_t> orders;      // of the units: places in Options::units
 
  private:
   bool Read(void* into, size_t bytes, off_t offset) const {
@@ -105,15 +106,16 @@ RecoveryOutcome Refused(const char* condition, std::string why, int rank) {
 
 std::string Who(const Rank& rank) { return "rank " + std::to_string(rank.rank()); }
 
-RecoveryOutcome RefusedBy(const Rank& rank, const ring::RecoveryFile& file) {
+RecoveryOutcome RefusedBy(const Rank& rank, const ring::RecoveryFile& file,
+                          const std::vector<RecoveryUnitOrder>& units) {
   const std::string who = Who(rank);
-  const bool named = file.place < rank.units.size();
-  const std::string operation = named ? "operation #" +
-                                            std::to_string(rank.units[file.place].sequence) +
-                                            " on such a communicator"
-                                      : "an operation that was called later";
+  const bool named = file.place < rank.orders.size();
+  const std::string operation =
+      named ? units[rank.orders[file.place]].operation : "an operation that was called later";
   const auto refused = [&](const char* condition, const std::string& why) {
-    return Refused(condition, why, rank.rank());
+    RecoveryOutcome outcome = Refused(condition, why, rank.rank());
+    if (named) outcome.unit = rank.orders[file.place];
+    return outcome;
   };
   switch (static_cast<RecoveryReply>(file.reply)) {
     case RecoveryReply::kNotArmed:
@@ -183,6 +185,7 @@ class Run {
         for (const uint32_t place : unit.after) to.after[to.after_count++] = place;
       }
       rank->communicators.push_back(unit.communicator);
+      rank->orders.push_back(static_cast<size_t>(&unit - options_.units.data()));
     }
     return {};
   }
@@ -207,7 +210,7 @@ class Run {
         std::this_thread::sleep_for(kPoll);
       }
       if (static_cast<RecoveryReply>(file.reply) != RecoveryReply::kReady) {
-        return RefusedBy(*rank, file);
+        return RefusedBy(*rank, file, options_.units);
       }
       // What is done at one rank and not at another cannot be executed again.
       for (uint32_t i = 0; i < file.first_count && i < ring::kMaxRecoveryComms; ++i) {

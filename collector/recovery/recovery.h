@@ -7,6 +7,7 @@
 #define GORDIAN_COLLECTOR_RECOVERY_RECOVERY_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -26,6 +27,7 @@ struct RecoveryUnitOrder {
   uint64_t ordinal = 0;
   bool early = false;
   std::vector<uint32_t> after;
+  std::string operation;  // for people: "AllReduce #1 on dp"
 };
 
 struct RecoveryOutcome {
@@ -33,7 +35,8 @@ struct RecoveryOutcome {
   std::string condition;  // of a refusal: "R3", "hard"; "failed" of a failure
   std::string why;        // one sentence
   int rank = -1;
-  double ms = 0;  // until every rank had answered
+  double ms = 0;           // until every rank had answered
+  size_t unit = SIZE_MAX;  // place in Options::units of the one that `why` is about; SIZE_MAX: none
 };
 
 // Runs in a thread of its own, which the destructor joins.

@@ -53,7 +53,7 @@ JOBS = {
 # MiB, of jobs that are about the pool of copies.
 POOLS = {"recover_reused": "1", "recover_small_pool": "1"}
 # What the sentence of a refusal must hold.
-SENTENCES = {"recover_small_pool": r"rank \d has no copy of the input of operation #2 on .*: its pool lacked 1200004 bytes"}
+SENTENCES = {"recover_small_pool": r"rank \d has no copy of the input of AllReduce #\d on dp, .*: its pool lacked 1200004 bytes"}
 HANGS = 60  # seconds: what a job that must end may take at most, on a busy machine
 
 
@@ -162,6 +162,8 @@ def refused(options, condition):
     recovery = run.verdict()["recovery"]
     run.need(recovery["recovered"] is False and recovery["why"], "no reason is given")
     run.need(re.search(SENTENCES.get(options.job, ""), recovery["why"]), f"the reason is {recovery['why']}")
+    if options.job in SENTENCES:
+        run.need("recoveries.cc" in json.dumps(recovery["site"]), f"the line is {recovery['site']}")
     run.stop()
     run.remove()
 

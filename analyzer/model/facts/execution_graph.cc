@@ -339,7 +339,6 @@ void ExecutionGraph::ApplyOperationBegin(Process& process, Thread& thread,
   part.site = record.call_site;
   part.order = record.order;
   part.time_ns = record.time_ns;
-  part.in_place = (record.flags & kInPlace) != 0;
   part.ref.sequence = operation.sequence;
   part.ref.kind = PartKindOf(record.call);
   if (part.ref.kind != PartKind::kCollective) part.ref.peer = operation.root_or_peer;

@@ -115,7 +115,6 @@ struct Part {
   uint64_t order = 0;
   uint64_t time_ns = 0;
   bool elsewhere = false;  // the preemptive runtime has it: NCCL has connected nothing for it
-  bool in_place = false;   // as nccl.h defines it
   bool with_all = false;   // of sizes that differ: some of it goes to or comes from every member
 };
 

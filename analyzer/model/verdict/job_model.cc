@@ -187,6 +187,7 @@ void JobModel::Impl::OnRecovery(const RecoveryNews& news) {
     recovery.refused = recovery.recovered ? RecoveryCondition::kHold : news.refused;
     recovery.why = news.why;
     recovery.rank = news.rank;
+    recovery.site = news.site;
     recovery.units.clear();
     return;
   }

@@ -50,6 +50,8 @@ struct RecoveryUnit {
   // since nothing but operations stands between. False: once the stream has come to it.
   bool early = false;
   std::vector<uint32_t> after;
+  std::string operation;  // "AllReduce #1 on dp"
+  Site site;
 
   friend bool operator==(const RecoveryUnit&, const RecoveryUnit&) = default;
 };
@@ -79,6 +81,7 @@ struct RecoveryNews {
   RecoveryCondition refused = RecoveryCondition::kHold;
   std::string why;
   int rank = -1;
+  Site site;
   double ms = 0;
 };
 

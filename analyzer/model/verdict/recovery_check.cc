@@ -373,7 +373,9 @@ class Check {
                             .stream = member->launch->positions.front().stream,
                             .ordinal = member->launch->positions.front().ordinal,
                             .early = member->early,
-                            .after = {}};
+                            .after = {},
+                            .operation = view_.names.Operation(part.signature.call, part.ref),
+                            .site = {process, part.site}};
           for (const LaunchId before : member->before) {
             const auto at = last.find(before);
             if (at != last.end()) unit.after.push_back(at->second);

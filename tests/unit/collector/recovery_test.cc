@@ -126,7 +126,8 @@ class RecoveryTest : public ::testing::Test {
                                 .sequence = 1,
                                 .ordinal = 1,
                                 .early = false,
-                                .after = {}});
+                                .after = {},
+                                .operation = "AllReduce #1 on dp"});
     }
     options_.session_dir = dir_;
     options_.prepare_ns = 300'000'000;
@@ -192,7 +193,8 @@ TEST_F(RecoveryTest, OneHasNoCopyOfAnInput) {
   Shims(RecoveryReply::kInPlace, RecoveryReply::kDone);
   const RecoveryOutcome outcome = Run();
   ExpectRefused(outcome, "R3", 1);
-  EXPECT_NE(outcome.why.find("input of operation #1 on "), std::string::npos) << outcome.why;
+  EXPECT_EQ(outcome.unit, 1u);
+  EXPECT_NE(outcome.why.find("input of AllReduce #1 on dp, "), std::string::npos) << outcome.why;
   EXPECT_NE(outcome.why.find("lacked 4096 bytes"), std::string::npos) << outcome.why;
 }
 
