@@ -35,6 +35,7 @@ namespace gordian::cli {
 namespace {
 
 using replayer::CallOrder;
+using replayer::Freedom;
 using replayer::OpId;
 using replayer::Prediction;
 using replayer::Predictions;
@@ -42,7 +43,6 @@ using replayer::RecordedOrders;
 using replayer::Schedule;
 
 constexpr char kSchema[] = "gordian.predict.v1";
-constexpr char kThreadsOrdered[] = "threads-ordered";  // --assume: it is switched off
 
 volatile sig_atomic_t end_signal = 0;
 void OnEndSignal(int number) { end_signal = number; }
@@ -124,7 +124,8 @@ StatusOr<KnownSites> ReadBaseline(const std::string& path) {
 }
 
 // Writes one program a prediction, and with --verify runs it. Those that did not hang each time, with
-// the predicted verdict, become unconfirmed.
+// the predicted verdict, become unconfirmed; those that a run decides on, and that did hang,
+// predicted.
 Status WritePrograms(const PredictFlags& flags, Progress* progress, Predictions* predictions,
                      std::vector<Verified>* verified) {
   if (flags.output.empty()) return Status::Ok();
@@ -132,8 +133,12 @@ Status WritePrograms(const PredictFlags& flags, Progress* progress, Predictions*
   GORDIAN_RETURN_IF_ERROR(folder.status());
   replayer::VerifyTools tools = FindVerifyTools();
   tools.stopped = [] { return end_signal != 0; };
-  std::vector<Prediction> held;
-  for (Prediction& prediction : std::exchange(predictions->predicted, {})) {
+  std::vector<Prediction> held, open = std::exchange(predictions->predicted, {});
+  for (Prediction& prediction : std::exchange(predictions->unconfirmed, {})) {
+    const bool runs = prediction.run_decides && flags.verify > 0;
+    (runs ? open : predictions->unconfirmed).push_back(std::move(prediction));
+  }
+  for (Prediction& prediction : open) {
     const std::string name = NameOf(held.size()), path = ProgramOf(flags, held.size());
     Schedule& witness = prediction.witness;
     replayer::ShrinkBuffers(&witness);
@@ -162,6 +167,7 @@ Status WritePrograms(const PredictFlags& flags, Progress* progress, Predictions*
         predictions->unconfirmed.push_back(std::move(prediction));
         continue;
       }
+      prediction.doubt.clear();
       verified->push_back({flags.verify, runs->same});
     }
     held.push_back(std::move(prediction));
@@ -203,10 +209,9 @@ bool PrintFindings(const PredictFlags& flags, const Predictions& predictions,
   std::string text;
   for (size_t i = 0; i < predictions.predicted.size(); ++i) {
     const Prediction& prediction = predictions.predicted[i];
-    text += (known.contains(prediction.sites) ? "DEADLOCK (predicted, known): "
-                                              : "DEADLOCK (predicted): ") +
-            CycleText(CallNames(prediction.witness), prediction.cycle) + "\n" +
-            PredictionText(prediction);
+    text += prediction.freedom == Freedom::kReadinessOrdered ? "MISMATCH" : "DEADLOCK";
+    text += known.contains(prediction.sites) ? " (predicted, known): " : " (predicted): ";
+    text += SummaryText(prediction) + "\n" + PredictionText(prediction);
     if (!flags.output.empty()) text += "  program: " + ProgramOf(flags, i);
     if (i < verified.size())
       text += ", hung in " + std::to_string(verified[i].same) + " of " +
@@ -214,10 +219,14 @@ bool PrintFindings(const PredictFlags& flags, const Predictions& predictions,
     if (!flags.output.empty()) text += "\n";
     text += "\n";
   }
-  if (!predictions.predicted.empty()) {
-    text += std::string("rests on ") + kThreadsUnordered + ": " + kRestsOn +
-            "\nIf they are ordered: --assume " + kThreadsOrdered +
-            "\nwhat to change: " + kPredictAdvice + "\n\n";
+  for (const Freedom freedom : {Freedom::kThreadsUnordered, Freedom::kReadinessOrdered}) {
+    if (std::none_of(predictions.predicted.begin(), predictions.predicted.end(),
+                     [&](const Prediction& found) { return found.freedom == freedom; }))
+      continue;
+    const FreedomText& rests = TextOf(freedom);
+    text += std::string("rests on ") + rests.name + ": " + rests.rests_on +
+            "\nIf they are ordered: --assume " + rests.assume +
+            "\nwhat to change: " + rests.advice + "\n\n";
   }
   for (const Prediction& prediction : predictions.unconfirmed) {
     text += "not confirmed: " + prediction.doubt + "\n" + PredictionText(prediction) + "\n";
@@ -251,10 +260,10 @@ std::vector<exporters::SarifFinding> SarifFindings(const PredictFlags& flags,
     const CallNames names(prediction.witness);
     exporters::SarifFinding finding{
         .check = prediction.witness.origin.check,
-        .title = "Another order of calls deadlocks",
-        .message = "Deadlock predicted: " + CycleText(names, prediction.cycle) +
-                   ", if threads call in another order.\n" + PredictionText(prediction),
-        .advice = kPredictAdvice,
+        .title = "Another order of calls hangs",
+        .message = "Hang predicted in another order of calls: " + SummaryText(prediction) + ".\n" +
+                   PredictionText(prediction),
+        .advice = TextOf(prediction.freedom).advice,
         .sites = prediction.sites};
     for (const OpId id : prediction.cycle) {
       const std::string rank = "rank " + std::to_string(names.RankOf(id));
@@ -274,8 +283,12 @@ std::vector<exporters::SarifFinding> SarifFindings(const PredictFlags& flags,
 }
 
 int Run(PredictFlags flags) {
-  flags.orders.threads_ordered =
-      std::find(flags.assume.begin(), flags.assume.end(), kThreadsOrdered) != flags.assume.end();
+  const auto assumed = [&](Freedom freedom) {
+    return std::find(flags.assume.begin(), flags.assume.end(), TextOf(freedom).assume) !=
+           flags.assume.end();
+  };
+  flags.orders.threads_ordered = assumed(Freedom::kThreadsUnordered);
+  flags.orders.buckets_ordered = assumed(Freedom::kReadinessOrdered);
   const StatusOr<KnownSites> known = ReadBaseline(flags.baseline);
   if (!known.ok()) {
     PrintError(known.status().message());
@@ -344,8 +357,10 @@ void AddPredictVerb(CLI::App& app, VerbContext* context) {
       ->type_name("PATH");
   verb->add_option(
           "--assume", flags->assume,
-          "threads-ordered: a rank's threads always make their calls in the recorded order")
-      ->check(CLI::IsMember({kThreadsOrdered}))
+          "threads-ordered: a rank's threads always make their calls in the recorded order; "
+          "buckets-ordered: so do the lines that GORDIAN_READINESS_ORDERED names")
+      ->check(CLI::IsMember(
+          {TextOf(Freedom::kThreadsUnordered).assume, TextOf(Freedom::kReadinessOrdered).assume}))
       ->type_name("WHAT");
   CLI::Option* const output =
       verb->add_option("-o,--output", flags->output,

@@ -3,13 +3,56 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/output.h"
+#include "replayer/record/buffers.h"
 
 namespace gordian::cli {
 
 using replayer::CallOrder;
+using replayer::Freedom;
 using replayer::Op;
 using replayer::OpId;
 using replayer::Prediction;
+
+namespace {
+
+constexpr FreedomText kThreadsUnordered = {
+    "threads-unordered", "threads-ordered",
+    "gordian saw nothing that orders these threads; it sees events, starts and ends of threads, no "
+    "locks or flags.",
+    "Give these calls one order at every rank: make them from one thread, or let one thread wait "
+    "for the other's call."};
+constexpr FreedomText kReadinessOrdered = {
+    "readiness-ordered", "buckets-ordered",
+    "the job says of these lines, in GORDIAN_READINESS_ORDERED, that their calls come in any "
+    "order, at each rank in another one.",
+    "Give these calls one order at every rank: launch them in a fixed order, or let the ranks "
+    "agree "
+    "on what is ready."};
+
+// "AllReduce of 4,096 B on dp".
+std::string WithBytes(const CallNames& names, OpId id) {
+  std::string text = replayer::Name(names.OpOf(id).kind);
+  text += " of " + WithCommas(replayer::Bytes(names.OpOf(id))) + " B";
+  if (const std::string comm = names.CommOf(id); !comm.empty()) text += " on " + comm;
+  return text;
+}
+
+std::string MeetingText(const CallNames& names, const Prediction& prediction) {
+  const OpId own = prediction.cycle.at(0), other = prediction.cycle.at(1);
+  std::string text = "  rank " + std::to_string(names.RankOf(own)) + " would call " +
+                     WithBytes(names, own) + ", and rank " + std::to_string(names.RankOf(other)) +
+                     " " + WithBytes(names, other) + ", at " + names.OpOf(own).site + "\n";
+  const CallOrder& order = prediction.orders.at(0);
+  return text + "  the order that leads there:\n    rank " +
+         std::to_string(names.RankOf(order.first)) + " calls " + WithBytes(names, order.first) +
+         " before " + WithBytes(names, order.second) + "; recorded the other way round\n";
+}
+
+}  // namespace
+
+const FreedomText& TextOf(Freedom freedom) {
+  return freedom == Freedom::kReadinessOrdered ? kReadinessOrdered : kThreadsUnordered;
+}
 
 CallNames::CallNames(const replayer::Schedule& schedule) : schedule_(schedule) {
   ForEachOp(schedule, [this](size_t rank, size_t thread, const Op& op) {
@@ -35,11 +78,18 @@ nlohmann::ordered_json CallNames::ToJson(OpId id) const {
   return {{"rank", RankOf(id)},
           {"thread", ThreadOf(id)},
           {"call", replayer::Name(OpOf(id).kind)},
+          {"bytes", replayer::Bytes(OpOf(id))},
           {"communicator", CommOf(id)},
           {"site", OpOf(id).site}};
 }
 
-std::string CycleText(const CallNames& names, const std::vector<OpId>& cycle) {
+std::string SummaryText(const Prediction& prediction) {
+  const CallNames names(prediction.witness);
+  const std::vector<OpId>& cycle = prediction.cycle;
+  if (prediction.freedom == Freedom::kReadinessOrdered)
+    return "rank " + std::to_string(names.RankOf(cycle.at(0))) + " meets rank " +
+           std::to_string(names.RankOf(cycle.at(1))) + " in another " +
+           replayer::Name(names.OpOf(cycle.at(0)).kind);
   std::string text = "rank " + std::to_string(names.RankOf(cycle.front()));
   for (size_t i = 1; i <= cycle.size(); ++i) {
     text += i == 1 ? " waits for rank " : ", which waits for rank ";
@@ -51,6 +101,13 @@ std::string CycleText(const CallNames& names, const std::vector<OpId>& cycle) {
 std::string PredictionText(const Prediction& prediction) {
   const CallNames names(prediction.witness);
   std::string text;
+  if (prediction.freedom == Freedom::kReadinessOrdered) {
+    text = MeetingText(names, prediction);
+    if (prediction.alike > 0)
+      text +=
+          "  " + WithCommas(prediction.alike) + " more pairs of sizes may change places there\n";
+    return text;
+  }
   for (const OpId id : prediction.cycle) {
     text += "  rank " + std::to_string(names.RankOf(id)) + " would wait in " + names.Describe(id) +
             " (thread " + std::to_string(names.ThreadOf(id)) + ")\n";
@@ -72,7 +129,7 @@ std::string PredictionText(const Prediction& prediction) {
 nlohmann::ordered_json PredictionJson(const Prediction& prediction) {
   const CallNames names(prediction.witness);
   nlohmann::ordered_json json = {{"check", prediction.witness.origin.check},
-                                 {"freedoms", {kThreadsUnordered}},
+                                 {"freedoms", {TextOf(prediction.freedom).name}},
                                  {"sites", prediction.sites},
                                  {"cycle", nlohmann::ordered_json::array()},
                                  {"orders", nlohmann::ordered_json::array()},

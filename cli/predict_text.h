@@ -12,15 +12,14 @@
 
 namespace gordian::cli {
 
-// The one freedom that is explored: calls of a rank's threads, where nothing orders them.
-inline constexpr char kThreadsUnordered[] = "threads-unordered";
-// What that rests on, and what to change.
-inline constexpr char kRestsOn[] =
-    "gordian saw nothing that orders these threads; it sees events, starts and ends of threads, no "
-    "locks or flags.";
-inline constexpr char kPredictAdvice[] =
-    "Give these calls one order at every rank: make them from one thread, or let one thread wait "
-    "for the other's call.";
+// A freedom, as people and options name it.
+struct FreedomText {
+  const char* name;
+  const char* assume;    // of --assume: switches it off
+  const char* rests_on;  // why gordian takes it for free
+  const char* advice;    // what to change
+};
+const FreedomText& TextOf(replayer::Freedom freedom);
 
 // Names calls of a schedule, which must outlive it, as people know them.
 class CallNames {
@@ -44,8 +43,8 @@ class CallNames {
   std::unordered_map<replayer::OpId, Place> places_;
 };
 
-// "rank 0 waits for rank 1, which waits for rank 0".
-std::string CycleText(const CallNames& names, const std::vector<replayer::OpId>& cycle);
+// "rank 0 waits for rank 1, which waits for rank 0"; "rank 0 meets rank 1 in another all-reduce".
+std::string SummaryText(const replayer::Prediction& prediction);
 
 // Lines: who would wait where, and the order that leads there.
 std::string PredictionText(const replayer::Prediction& prediction);

@@ -32,6 +32,9 @@ constexpr Setting kSettings[] = {
     {"GORDIAN_SUSPECT_AFTER", "run", "5",
      "seconds without progress or proof after which gordian suspects a hang"},
     {"GORDIAN_QUIET", "run", "0", "1: nothing on stderr but errors"},
+    {"GORDIAN_READINESS_ORDERED", "run", "",
+     "FILE:LINE, a comma between: calls there come in any order, at each rank in another one "
+     "(docs/prediction.md)"},
     {"GORDIAN_EMULATOR", "run", "0", "1: the emulated CUDA and NCCL libraries come first"},
     {"GORDIAN_NCCL_PROFILER", "run", "0",
      "1: observe a statically linked NCCL through its profiler interface"},

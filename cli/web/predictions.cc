@@ -26,7 +26,7 @@ ordered_json Found(const std::vector<replayer::Prediction>& predictions) {
     ordered_json json = PredictionJson(one);
     json["confidence"] = one.doubt.empty() ? "predicted" : "not confirmed";
     json["doubt"] = one.doubt;
-    json["summary"] = CycleText(CallNames(one.witness), one.cycle);
+    json["summary"] = SummaryText(one);
     list.push_back(std::move(json));
   }
   return list;
@@ -40,25 +40,29 @@ std::string PredictionsJson(const std::string& path) {
   options.progress = [end_ns](const replayer::PredictProgress&) { return MonoNs() < end_ns; };
   replayer::Predictions all;
   bool first = true;
-  const Status status = replayer::ReadOrders(path, {}, {}, [&](replayer::RecordedOrders&& orders) {
-    replayer::Predictions window = replayer::Predict(orders, options);
-    options.max_states -= std::min(options.max_states - 1, window.states);
-    if (std::exchange(first, false)) {
-      all = std::move(window);
-    } else {
-      replayer::Merge(std::move(window), orders.free, &all);
-    }
-    return MonoNs() < end_ns;
-  });
+  // What the job says must be run, which the page does not do.
+  const replayer::OrdersOptions orders_options{.buckets_ordered = true};
+  const Status status =
+      replayer::ReadOrders(path, {}, orders_options, [&](replayer::RecordedOrders&& orders) {
+        replayer::Predictions window = replayer::Predict(orders, options);
+        options.max_states -= std::min(options.max_states - 1, window.states);
+        if (std::exchange(first, false)) {
+          all = std::move(window);
+        } else {
+          replayer::Merge(std::move(window), orders.free, &all);
+        }
+        return MonoNs() < end_ns;
+      });
   if (!status.ok()) spdlog::info("page: {}", status.message());
   if (!status.ok() || !all.judged) return "";
   ordered_json found = Found(all.predicted);
   for (ordered_json& one : Found(all.unconfirmed)) found.push_back(std::move(one));
   if (found.empty()) return "";
+  const FreedomText& freedom = TextOf(replayer::Freedom::kThreadsUnordered);
   const ordered_json json = {{"found", std::move(found)},
-                             {"freedom", kThreadsUnordered},
-                             {"rests_on", kRestsOn},
-                             {"advice", kPredictAdvice}};
+                             {"freedom", freedom.name},
+                             {"rests_on", freedom.rests_on},
+                             {"advice", freedom.advice}};
   return json.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 

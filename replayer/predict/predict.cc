@@ -11,6 +11,7 @@
 #include "analyzer/explore/collective_order_graph.h"
 #include "analyzer/explore/order_search.h"
 #include "analyzer/model/verdict/check_catalogue.h"
+#include "replayer/predict/readiness.h"
 #include "replayer/predict/schedule_state.h"
 #include "replayer/reduce/model_run.h"
 
@@ -25,7 +26,8 @@ constexpr size_t kMostEnds = 1000;
 // `more` has the sites of `known`. One without doubt stands for those with it.
 void Join(Prediction&& more, Prediction* known) {
   const size_t alike = known->alike + more.alike + 1;
-  if (more.doubt.empty() && !known->doubt.empty()) *known = std::move(more);
+  if ((more.doubt.empty() && !known->doubt.empty()) || (more.run_decides && !known->run_decides))
+    *known = std::move(more);
   known->alike = alike;
 }
 
@@ -426,7 +428,12 @@ class Predictor {
 }  // namespace
 
 Predictions Predict(const RecordedOrders& orders, const PredictOptions& options) {
-  return Predictor(orders, options).Run();
+  Predictions predictions = Predictor(orders, options).Run();
+  if (!predictions.judged) return predictions;
+  for (Prediction& found : PredictReadiness(orders, options.max_candidates))
+    predictions.unconfirmed.push_back(std::move(found));
+  predictions.complete &= predictions.unconfirmed.empty();
+  return predictions;
 }
 
 void Merge(Predictions&& window, bool free, Predictions* all) {

@@ -41,13 +41,22 @@ struct CallOrder {
   bool as_recorded = false;
 };
 
+// What a prediction rests on.
+enum class Freedom {
+  kThreadsUnordered,  // nothing orders calls of two threads
+  kReadinessOrdered,  // the job says that calls come in any order (readiness.h)
+};
+
 struct Prediction {
-  std::set<std::string> sites;    // equal for those that a person would not tell apart
-  std::vector<OpId> cycle;        // the call that each rank of the cycle waits in
+  Freedom freedom = Freedom::kThreadsUnordered;
+  std::set<std::string> sites;  // equal for those that a person would not tell apart
+  // The call that each rank of the cycle waits in; of kReadinessOrdered, two calls that would meet.
+  std::vector<OpId> cycle;
   std::vector<CallOrder> orders;  // one or more of each rank of the cycle that had a choice
   size_t alike = 0;               // more deadlocks with these sites that were met
   Schedule witness;               // its gates force the deadlock, if one was reached
   std::string doubt;              // why it is not confirmed; empty: it is
+  bool run_decides = false;       // a run of the witness that hangs removes the doubt
 };
 
 struct Predictions {

@@ -7,6 +7,7 @@
 
 #include "analyzer/model/verdict/check_catalogue.h"
 #include "analyzer/model/verdict/names.h"
+#include "replayer/predict/readiness.h"
 #include "replayer/record/needed_calls.h"
 
 namespace gordian::replayer {
@@ -25,8 +26,13 @@ constexpr size_t kMostSites = 1000;
 
 class Reader {
  public:
-  Reader(const JobFacts& facts, const ThreadLives& lives, const OrdersOptions& options)
-      : facts_(facts), names_(facts.execution, facts.matcher), lives_(lives), options_(options) {}
+  Reader(const JobFacts& facts, const ThreadLives& lives, std::vector<std::string> ready_sites,
+         const OrdersOptions& options)
+      : facts_(facts),
+        names_(facts.execution, facts.matcher),
+        lives_(lives),
+        ready_sites_(std::move(ready_sites)),
+        options_(options) {}
 
   void Run(const OrdersSink& sink) {
     Refuse();
@@ -47,10 +53,11 @@ class Reader {
           std::count_if(rank.recorded->calls.begin(), rank.recorded->calls.end(), earlier));
     }
     FindTurns();
+    FindReady();
     const bool free = !options_.threads_ordered && HasThreads();
     size_t left = options_.max_calls;
     while (true) {
-      orders_ = {.free = free, .before = std::exchange(before, 0)};
+      orders_ = {.free = free, .ready_sites = ready_sites_, .before = std::exchange(before, 0)};
       const bool more = End(free ? std::min(options_.window, left) : left);
       Take();
       left -= std::min(left, orders_.calls);
@@ -430,6 +437,22 @@ class Reader {
     }
   }
 
+  // Lines that the job names, and never called, are mistakes that hide what they are about.
+  void FindReady() {
+    if (ready_sites_.empty()) return;
+    std::set<std::string> open(ready_sites_.begin(), ready_sites_.end());
+    std::set<std::pair<ProcessId, uint64_t>> seen;
+    for (const auto& [process, rank] : ranks_) {
+      for (const Used& used : rank.used) {
+        if (!seen.insert({process, used.call->site}).second) continue;
+        const std::string text = Text(process, used.call->site);
+        std::erase_if(open, [&](const std::string& site) { return IsAt(text, site); });
+      }
+    }
+    for (const std::string& site : open)
+      Say("no operation was called at " + site + ", which GORDIAN_READINESS_ORDERED names");
+  }
+
   std::string Text(ProcessId process, uint64_t site) const {
     return facts_.site ? facts_.site(process, site).text : "";
   }
@@ -462,6 +485,7 @@ class Reader {
   const JobFacts& facts_;
   const model::Names names_;
   const ThreadLives& lives_;
+  const std::vector<std::string> ready_sites_;
   const OrdersOptions options_;
   std::map<ProcessId, Rank> ranks_;
   std::map<ProcessId, std::set<std::pair<std::string, std::string>>> turns_;  // of call sites
@@ -478,16 +502,18 @@ Status ReadOrders(const std::string& path, const ExtractOptions& extract,
   with.with_facts = [&](const JobFacts& facts, const ThreadLives& lives,
                         const Extracted& extracted) {
     const Origin& origin = extracted.schedule.origin;
-    Reader(facts, lives, options).Run([&](RecordedOrders&& orders) {
-      orders.schedule.environment = extracted.schedule.environment;
-      orders.schedule.origin.source = origin.source;
-      orders.schedule.origin.command = origin.command;
-      orders.schedule.origin.gordian_version = origin.gordian_version;
-      for (const std::string& note : origin.notes) {
-        if (note.starts_with("the trace is")) orders.not_judged.push_back(note);
-      }
-      return sink(std::move(orders));
-    });
+    Reader(facts, lives,
+           options.buckets_ordered ? std::vector<std::string>() : extracted.ready_sites, options)
+        .Run([&](RecordedOrders&& orders) {
+          orders.schedule.environment = extracted.schedule.environment;
+          orders.schedule.origin.source = origin.source;
+          orders.schedule.origin.command = origin.command;
+          orders.schedule.origin.gordian_version = origin.gordian_version;
+          for (const std::string& note : origin.notes) {
+            if (note.starts_with("the trace is")) orders.not_judged.push_back(note);
+          }
+          return sink(std::move(orders));
+        });
   };
   return Extract(path, with).status();
 }

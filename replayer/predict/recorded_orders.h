@@ -28,6 +28,7 @@ namespace gordian::replayer {
 
 struct OrdersOptions {
   bool threads_ordered = false;  // all calls of a rank keep their recorded order
+  bool buckets_ordered = false;  // so do calls that the job says come in any order (readiness.h)
   size_t window = 2000;          // so many calls at once, of all ranks; windows keep their order
   size_t max_calls = 100'000;    // in all; more are not judged
 };
@@ -59,9 +60,10 @@ struct RecordedOrders {
   std::set<Turn> turns;
   std::set<Sharing> sharing;
   bool free = true;  // some process makes calls by several threads, in this window or another
-  std::set<size_t> polling;             // ranks with a thread that was seen to poll
-  size_t before = 0, calls = 0;         // calls left out before the first window; taken
-  std::vector<std::string> not_judged;  // one line each
+  std::vector<std::string> ready_sites;  // lines whose calls come in any order, says the job
+  std::set<size_t> polling;              // ranks with a thread that was seen to poll
+  size_t before = 0, calls = 0;          // calls left out before the first window; taken
+  std::vector<std::string> not_judged;   // one line each
 };
 
 // Returns whether it wants more.

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <string_view>
 
 #include "analyzer/ingest/graph_events.h"
@@ -36,6 +37,9 @@ constexpr std::string_view kSettings[] = {"CUDA_DEVICE_MAX_CONNECTIONS",
 
 // Settings of the emulated machine; real machines ignore them.
 constexpr std::string_view kMachine[] = {"GORDIAN_EMU_P2P_BUFFER", "GORDIAN_EMU_SMS"};
+
+// How a job tells which calls come in the order in which their data gets ready.
+constexpr std::string_view kReadySites = "GORDIAN_READINESS_ORDERED=";
 
 class Reading {
  public:
@@ -120,7 +124,11 @@ class Reading {
     origin.gordian_version = header.gordian_version();
     origin.source = source;
     NoteReads(facts, &origin);
-    for (const std::string& setting : header.environment()) NoteSetting(setting, kMachine);
+    for (const std::string& setting : header.environment()) {
+      NoteSetting(setting, kMachine);
+      if (setting.starts_with(kReadySites))
+        extracted.ready_sites = SplitAtCommas(setting.substr(kReadySites.size()));
+    }
     for (const auto& [name, values] : settings_) {
       extracted.schedule.environment.emplace_back(name, *values.begin());
       if (values.size() > 1)
@@ -160,6 +168,15 @@ class Reading {
       if (seen.first != 0) lives[{key.first, seen.first}] = seen.second;
     }
     return lives;
+  }
+
+  static std::vector<std::string> SplitAtCommas(const std::string& text) {
+    std::vector<std::string> parts;
+    std::istringstream stream(text);
+    for (std::string part; std::getline(stream, part, ',');) {
+      if (!part.empty()) parts.push_back(part);
+    }
+    return parts;
   }
 
   static bool HoldsDead(const v1::Round& round) {

@@ -34,6 +34,8 @@ struct Extracted {
   Schedule schedule;
   // Why the job cannot be replayed, one line each; empty if it can.
   std::vector<std::string> refused;
+  // Lines whose calls come in any order, as the job's GORDIAN_READINESS_ORDERED says: "train.py:88".
+  std::vector<std::string> ready_sites;
 };
 
 struct ExtractOptions {

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 
+import fused
 from cli_testing import BUILD, EMULATOR, GORDIAN, JOB, CliTest, clean_environment, main
 
 SOURCES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -113,6 +114,34 @@ class Predict(CliTest):
         # A person who knows of an order that gordian does not see says so.
         code, said = self.predict("s", "--assume", "threads-ordered")
         self.assertEqual((code, said["predicted"], said["assumed"]), (0, [], ["threads-ordered"]), said)
+
+    def test_buckets_that_are_reduced_when_ready(self):
+        # One line, one thread: only the job's word makes their order free, and only a run confirms it.
+        done = fused.record(BUILD, 1, 1, self.path("s"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        code, said = self.predict("s")
+        self.assertEqual((code, said["judged"], said["predicted"], len(said["unconfirmed"])), (0, True, [], 1), said)
+        self.assertIn("the job says", said["unconfirmed"][0]["why"])
+        code, said = self.predict("s", "-o", "predicted", "--verify", "2")
+        self.assertEqual((code, len(said["predicted"]), said["unconfirmed"]), (1, 1, []), said)
+        found = said["predicted"][0]
+        self.assertEqual((found["freedoms"], found["check"]), (["readiness-ordered"], "mismatch-count"))
+        self.assertEqual(found["verified"], {"runs": 2, "same": 2})
+        for call in found["cycle"]:
+            self.assertEqual(call["site"].split()[0], fused.ready_site())
+        self.assertNotEqual(found["cycle"][0]["bytes"], found["cycle"][1]["bytes"])
+        code, said = self.predict("s", "--assume", "buckets-ordered")
+        self.assertEqual((code, said["predicted"], said["unconfirmed"], said["complete"]), (0, [], [], True), said)
+        # Orders of the job itself, without gordian.
+        self.assertEqual(fused.run_in_order(BUILD, 1, 1, seed=1), "hangs")
+        self.assertEqual(fused.run_in_order(BUILD, 1, 1, seed=1, twin=True), "ends")
+
+    def test_two_buckets_of_which_one_is_ready_last(self):
+        done = fused.record(BUILD, 1, 64, self.path("s"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        code, said = self.predict("s")
+        self.assertEqual((code, said["predicted"], said["unconfirmed"], said["complete"]), (0, [], [], True), said)
+        self.assertEqual(fused.run_in_order(BUILD, 1, 64, seed=1), "ends")
 
     def expect_one(self, job, checks):
         """One prediction, whose program hangs; none of the twin."""
