@@ -7,8 +7,14 @@
 // the kernel's lockdep) with ranks in the place of threads and collectives in the place of locks.
 // What orders two calls in every run, as a guard does there, leaves no arrow against that order.
 //
-// The graph has an arrow for every wait that the job can have. So calls without a candidate cannot
-// deadlock; a candidate need not be reachable, which a search (order_search.h) decides.
+// Calls are folded where it does not matter which of them is meant: of a thread's calls on a resource
+// only the first that may wait has an arrow, since it leads to those behind it; and of a thread's
+// calls that fold alike, use the same and are in one component, the graph looks for a cycle until
+// the first is found. So time and memory are linear in the calls, by the rank's threads.
+//
+// The graph stands for one with an arrow for every wait that the job can have. So calls without a
+// candidate cannot deadlock; a candidate need not be reachable, which a search (order_search.h)
+// decides.
 //
 // Pure, deterministic.
 #ifndef GORDIAN_ANALYZER_EXPLORE_COLLECTIVE_ORDER_GRAPH_H_
@@ -52,8 +58,7 @@ struct Candidates {
   bool all = true;  // false: there may be more than these
 };
 
-// `calls`: each thread's in its order, and those of a rank in the recorded order. The graph holds
-// arrows for each pair of a rank's calls that share a resource.
+// `calls`: each thread's in its order, and those of a rank in the recorded order.
 Candidates FindCandidates(const std::vector<OrderedCall>& calls, size_t most = 100);
 
 }  // namespace gordian::explore
