@@ -60,7 +60,7 @@ ring::Record RecordedJob::Next(int rank, ring::RecordKind kind, const std::strin
   ring::Record record{};
   record.kind = kind;
   record.call = static_cast<uint16_t>(Call(symbol));
-  record.thread = kThread;
+  record.thread = process.thread;
   record.order = ++process.order;
   record.ticks = Tick();
   record.call_site = process.site;

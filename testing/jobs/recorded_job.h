@@ -31,6 +31,9 @@ class RecordedJob {
   static constexpr uint64_t kModuleStart = 0x5500'0000'0000;
   void CallSiteOf(int rank, uint64_t address) { At(rank).site = address; }
 
+  // Calls made from now on are this thread's; 1 at first, and the only one that rounds report.
+  void AsThread(int rank, uint32_t thread) { At(rank).thread = thread; }
+
   // Enqueues; returns the ordinal. `symbol` is a collective of NCCL's.
   uint64_t Collective(int rank, const std::string& symbol, uint64_t uid, uint32_t stream,
                       uint64_t count);
@@ -84,6 +87,7 @@ class RecordedJob {
   };
   struct Process {
     uint64_t order = 0, published = 0, entered = 0, left = 0, nccl_calls = 0;
+    uint32_t thread = 1;
     uint32_t call = 0;
     uint64_t call_order = 0, since_ns = 0, site = 0;
     uint32_t wait_stream = 0;
