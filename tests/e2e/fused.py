@@ -94,6 +94,8 @@ def row_of(build, number, size, orders):
         done = subprocess.run(
             [os.path.join(build, "bin", "gordian"), "predict", session, "-o", os.path.join(folder, "p"), "--verify", "3",
              "--json"], capture_output=True, text=True, timeout=LIMIT_S)
+        if done.returncode not in (0, 1):
+            raise RuntimeError(f"{number} x {size} MiB: {done.stderr}")
         said = json.loads(done.stdout)
         reductions = reductions_in(build, session)
     finally:
