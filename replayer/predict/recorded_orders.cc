@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <tuple>
 #include <unordered_map>
 
@@ -52,6 +53,7 @@ class Reader {
       before += static_cast<size_t>(
           std::count_if(rank.recorded->calls.begin(), rank.recorded->calls.end(), earlier));
     }
+    for (const auto& [id, rank] : ranks_) Use(id, rank, 0, rank.begin);
     FindTurns();
     FindReady();
     const bool free = !options_.threads_ordered && HasThreads();
@@ -66,7 +68,10 @@ class Reader {
       orders_.moments = std::move(job_.orders);
       orders_.not_judged = std::exchange(not_judged_, {});
       if (!sink(std::move(orders_)) || last) return;
-      for (auto& [id, rank] : ranks_) rank.begin = rank.end;
+      for (auto& [id, rank] : ranks_) {
+        Use(id, rank, rank.begin, rank.end);
+        rank.begin = rank.end;
+      }
     }
   }
 
@@ -77,6 +82,11 @@ class Reader {
     const RecordedCall* call = nullptr;
     uint64_t first = 0, last = 0;  // orders: of its group
     Instance instance;
+  };
+  struct Connected {
+    bool collectives = false;
+    std::vector<std::pair<int, int>> pairs;
+    std::set<std::pair<int, int>> known;  // the same
   };
   struct Rank {
     const RecordedProcess* recorded = nullptr;
@@ -195,9 +205,10 @@ class Reader {
     for (auto& [id, rank] : ranks_) {
       rank.end = UINT64_MAX;
       size_t taken = 0;
-      for (const RecordedCall& call : rank.recorded->calls) {
-        if (call.order < rank.begin || !Wanted(call) || ++taken <= of_rank) continue;
-        rank.end = call.order;
+      const auto& calls = rank.recorded->calls;
+      for (auto call = From(calls, rank.begin); call != calls.end(); ++call) {
+        if (!Wanted(*call) || ++taken <= of_rank) continue;
+        rank.end = call->order;
         more = true;
         break;
       }
@@ -206,12 +217,12 @@ class Reader {
       changed = false;
       std::map<Instance, size_t> members;
       for (const auto& [id, rank] : ranks_) {
-        for (const Used& used : rank.used) {
+        for (const Used& used : UsedIn(rank, rank.begin, rank.end)) {
           if (used.first >= rank.begin && used.last < rank.end) ++members[used.instance];
         }
       }
       for (auto& [id, rank] : ranks_) {
-        for (const Used& used : rank.used) {
+        for (const Used& used : UsedIn(rank, rank.begin, rank.end)) {
           if (used.first < rank.begin || used.first >= rank.end) continue;
           const auto& [comm, source, destination, number] = used.instance;
           const size_t all =
@@ -227,6 +238,23 @@ class Reader {
     return more;
   }
 
+  // The first call from that order on.
+  using Calls = decltype(RecordedProcess::calls);
+  static Calls::const_iterator From(const Calls& calls, uint64_t order) {
+    return std::lower_bound(
+        calls.begin(), calls.end(), order,
+        [](const RecordedCall& call, uint64_t wanted) { return call.order < wanted; });
+  }
+  // The operations whose own calls are in [begin, end).
+  static std::span<const Used> UsedIn(const Rank& rank, uint64_t begin, uint64_t end) {
+    const auto at = [&](uint64_t order) {
+      return std::lower_bound(
+          rank.used.begin(), rank.used.end(), order,
+          [](const Used& used, uint64_t wanted) { return used.call->order < wanted; });
+    };
+    return {at(begin), at(end)};
+  }
+
   static bool Wanted(const RecordedCall& call) {
     if (Counts(call) || call.call == Call::kGroupEnd) return true;
     if (call.work == WorkKind::kEventRecord || call.work == WorkKind::kEventWait) return true;
@@ -237,21 +265,25 @@ class Reader {
   }
 
   void Take() {
-    NeededCalls needed;
+    NeededCalls needed{.alone = true};
     for (const auto& [id, rank] : ranks_) {
       std::set<std::pair<uint32_t, uint32_t>> groups;
-      for (const Used& used : rank.used) {
+      for (const Used& used : UsedIn(rank, rank.begin, rank.end)) {
         if (used.first < rank.begin || used.last >= rank.end) continue;
         needed.comms.insert(std::get<0>(used.instance));
         if (used.call->InGroup()) groups.insert({used.call->thread, used.call->group});
       }
-      for (const RecordedCall& call : rank.recorded->calls) {
-        if (!Wanted(call)) continue;
-        if (call.order < rank.begin || call.order >= rank.end) continue;
-        if (call.call == Call::kGroupEnd && !groups.contains({call.thread, call.group})) continue;
-        needed.by_process[id][call.order] = {.call = &call};
+      const auto& calls = rank.recorded->calls;
+      std::map<uint64_t, NeededCall>& taken = needed.by_process[id];
+      for (auto call = From(calls, rank.begin); call != calls.end() && call->order < rank.end;
+           ++call) {
+        if (!Wanted(*call)) continue;
+        if (call->call == Call::kGroupEnd && !groups.contains({call->thread, call->group}))
+          continue;
+        taken.emplace_hint(taken.end(), call->order, NeededCall{.call = &*call});
         ++orders_.calls;
       }
+      if (taken.empty()) needed.by_process.erase(id);
     }
     job_ = ScheduleCalls(facts_, needed);
     for (const std::string& why : job_.refused) Say(why);
@@ -267,30 +299,32 @@ class Reader {
 
   // Communicators are as connected as they were before the first call.
   void Connect(const NeededCalls& needed) {
-    std::map<int, size_t> places;
-    for (const int index : needed.comms) places.emplace(index, places.size());
-    for (Communicator& comm : orders_.schedule.comms) {
+    size_t place = 0;
+    for (const int index : needed.comms) {
+      Communicator& comm = orders_.schedule.comms[place++];
+      const Connected& connected = connected_[index];
       comm.ready = true;
-      comm.connected = false;
-      comm.connected_pairs.clear();
+      comm.connected = connected.collectives;
+      comm.connected_pairs = connected.pairs;
     }
-    for (const auto& [id, rank] : ranks_) {
-      for (const Used& used : rank.used) {
-        const int index = std::get<0>(used.instance);
-        const auto place = places.find(index);
-        if (used.first >= rank.begin || place == places.end()) continue;
-        Communicator& comm = orders_.schedule.comms[place->second];
-        const int me = facts_.execution.Find(id)->comms.find(used.call->comm)->second.rank;
-        const model::FirstUses uses =
-            model::FirstUsesOf({used.call->call, me, used.call->root_or_peer, used.call->count},
-                               facts_.matcher.comms()[static_cast<size_t>(index)].nranks);
-        comm.connected |= uses.collectives;
-        for (const auto& [peer, sends] : uses.peers) {
-          const std::pair pair = sends ? std::pair(me, peer) : std::pair(peer, me);
-          if (std::find(comm.connected_pairs.begin(), comm.connected_pairs.end(), pair) ==
-              comm.connected_pairs.end())
-            comm.connected_pairs.push_back(pair);
-        }
+  }
+
+  // The operations whose groups begin in [begin, end) connect their members.
+  void Use(ProcessId id, const Rank& rank, uint64_t begin, uint64_t end) {
+    for (const Used& used : UsedIn(rank, begin, end)) {
+      const int index = std::get<0>(used.instance);
+      Connected& connected = connected_[index];
+      if (connected.collectives && model::IsCollective(used.call->call) &&
+          !model::IsPairwise(used.call->call))
+        continue;
+      const int me = facts_.execution.Find(id)->comms.find(used.call->comm)->second.rank;
+      const model::FirstUses uses =
+          model::FirstUsesOf({used.call->call, me, used.call->root_or_peer, used.call->count},
+                             facts_.matcher.comms()[static_cast<size_t>(index)].nranks);
+      connected.collectives |= uses.collectives;
+      for (const auto& [peer, sends] : uses.peers) {
+        const std::pair pair = sends ? std::pair(me, peer) : std::pair(peer, me);
+        if (connected.known.insert(pair).second) connected.pairs.push_back(pair);
       }
     }
   }
@@ -489,6 +523,7 @@ class Reader {
   const OrdersOptions options_;
   std::map<ProcessId, Rank> ranks_;
   std::map<ProcessId, std::set<std::pair<std::string, std::string>>> turns_;  // of call sites
+  std::map<int, Connected> connected_;  // by communicator: before the calls at hand
   std::vector<std::string> not_judged_;
   UnfinishedJob job_;  // the calls at hand
   RecordedOrders orders_;

@@ -24,6 +24,8 @@ struct NeededCalls {
   std::map<model::ProcessId, std::map<uint64_t, NeededCall>> by_process;  // by order
   std::set<int> comms;            // indices into Matcher::comms()
   std::set<std::string> refused;  // why they cannot be replayed
+  // The calls stand alone: what others have connected, and on which streams they were, is not noted.
+  bool alone = false;
   // The event or stream that a thread outside of all calls polls.
   struct Poll {
     uint64_t event = 0;

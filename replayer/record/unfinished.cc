@@ -43,7 +43,7 @@ class Builder {
     for (size_t rank = 0; rank < built_.size(); ++rank) {
       WriteCalls(rank);
       if (unfinished_) WriteEnds(rank);
-      NoteStreams(rank);
+      if (!needed_.alone) NoteStreams(rank);
       AddGates(rank);
     }
     UnfinishedJob job;
@@ -116,7 +116,7 @@ class Builder {
                                            " that have not called to make it are left out");
         }
       }
-      NoteUse(index, &comm);
+      if (!needed_.alone) NoteUse(index, &comm);
       comm_of_[index] = static_cast<int>(schedule_.comms.size());
       by_uid.emplace(from.uid, comm_of_[index]);
       schedule_.comms.push_back(std::move(comm));
