@@ -13,7 +13,7 @@
 // the first is found. So time and memory are linear in the calls, by the rank's threads.
 //
 // The graph stands for one with an arrow for every wait that the job can have. So calls without a
-// candidate cannot deadlock; a candidate need not be reachable, which a search (order_search.h)
+// candidate cannot deadlock; a candidate need not be reachable, which a search (explorer.h)
 // decides.
 //
 // Pure, deterministic.

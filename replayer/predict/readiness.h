@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "replayer/predict/predict.h"
+#include "replayer/predict/prediction.h"
 #include "replayer/predict/recorded_orders.h"
 
 namespace gordian::replayer {

@@ -260,12 +260,32 @@ Footprints FootprintsOf(const Schedule& schedule) {
 OrderedCalls OrderedCallsOf(const RecordedOrders& orders) { return Ordering(orders).Run(); }
 
 ScheduleState::ScheduleState(const Schedule& schedule, const Footprints& footprints)
-    : machine_(schedule), footprints_(footprints) {
+    : machine_(schedule), schedule_(schedule), footprints_(footprints) {
   machine_.GoStepwise();
+  std::unordered_map<OpId, explore::Step> all, gating;
   for (size_t rank = 0; rank < footprints.size(); ++rank) {
-    for (size_t thread = 0; thread < footprints[rank].size(); ++thread)
+    for (size_t thread = 0; thread < footprints[rank].size(); ++thread) {
+      for (size_t i = 0; i < footprints[rank][thread].size(); ++i)
+        all[schedule.ranks[rank].threads[thread].ops[i].id] = {places_.size(), i};
       places_.emplace_back(rank, thread);
+    }
   }
+  ForEachOp(schedule, [&](size_t, size_t, const Op& op) {
+    for (const Gate& gate : op.gates) {
+      if (const auto found = all.find(gate.after); found != all.end()) gating.insert(*found);
+    }
+  });
+  gating_ = std::make_shared<const std::unordered_map<OpId, explore::Step>>(std::move(gating));
+}
+
+// A call of a schedule leaves so much behind in a machine, as measured.
+constexpr size_t kBytesOfCall = 700, kBytesOfThread = 700;
+
+size_t ScheduleState::Bytes() const {
+  size_t bytes = 0;
+  for (const auto& [rank, thread] : places_)
+    bytes += kBytesOfThread + kBytesOfCall * machine_.ReturnedFrom(rank, thread);
+  return bytes;
 }
 
 std::vector<explore::Actor> ScheduleState::Actors() const {
@@ -277,12 +297,28 @@ std::vector<explore::Actor> ScheduleState::Actors() const {
     actor.at = machine_.ReturnedFrom(rank, thread);
     actor.in_call = machine_.InCall(rank, thread);
     actor.enabled = machine_.CanMove(rank, thread);
-    actor.finished = machine_.NextOf(rank, thread) == nullptr;
+    const Op* const next = machine_.NextOf(rank, thread);
+    actor.finished = next == nullptr;
+    actor.yields = Yields(rank, thread, next);
     if (actor.finished) continue;
     actor.next = feet[actor.at].next;
     actor.rest = feet[actor.at].rest;
   }
   return actors;
+}
+
+bool ScheduleState::Yields(size_t rank, size_t thread, const Op* next) const {
+  if (next == nullptr || machine_.InCall(rank, thread)) return true;
+  const size_t at = machine_.ReturnedFrom(rank, thread);
+  if (at > 0 && IsHostWait(schedule_.ranks[rank].threads[thread].ops[at - 1].kind)) return true;
+  return std::any_of(next->gates.begin(), next->gates.end(), [&](const Gate& gate) {
+    const auto found = gating_->find(gate.after);
+    if (found == gating_->end()) return false;
+    const auto& [other_rank, other_thread] = places_[found->second.actor];
+    const size_t returned = machine_.ReturnedFrom(other_rank, other_thread);
+    return returned < found->second.call ||
+           (returned == found->second.call && !machine_.InCall(other_rank, other_thread));
+  });
 }
 
 void ScheduleState::Move(size_t actor) {

@@ -5,10 +5,12 @@
 
 #include <memory>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "analyzer/explore/collective_order_graph.h"
-#include "analyzer/explore/order_search.h"
+#include "analyzer/explore/explorable.h"
 #include "replayer/predict/recorded_orders.h"
 #include "replayer/record/schedule.h"
 #include "replayer/reduce/model_run_machine.h"
@@ -34,6 +36,7 @@ class ScheduleState : public explore::Explorable {
   std::vector<explore::Actor> Actors() const override;
   void Move(size_t actor) override;
   std::string Key() const override { return machine_.Key(); }
+  size_t Bytes() const override;
 
   const Machine& machine() const { return machine_; }
   // Of an actor.
@@ -41,9 +44,14 @@ class ScheduleState : public explore::Explorable {
   size_t ThreadOf(size_t actor) const { return places_[actor].second; }
 
  private:
+  bool Yields(size_t rank, size_t thread, const Op* next) const;
+
   Machine machine_;
+  const Schedule& schedule_;
   const Footprints& footprints_;
   std::vector<std::pair<size_t, size_t>> places_;
+  // Where each call that a gate names is.
+  std::shared_ptr<const std::unordered_map<OpId, explore::Step>> gating_;
 };
 
 // The same calls for the graph. `ids` names each one; a group of calls is one call.

@@ -1,0 +1,397 @@
+#include "analyzer/explore/explorer.h"
+
+#include <algorithm>
+#include <atomic>
+#include <iterator>
+#include <map>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+namespace gordian::explore {
+namespace {
+
+// A way without branches is one move up to so many steps; then it may meet another one.
+constexpr size_t kMostSteps = 32;
+// So many states are gone on from between two calls of on_batch, and at least so many by a thread.
+constexpr size_t kBatch = 128;
+constexpr size_t kLeastShare = 4;
+
+// The part of a way that one branch added.
+struct Trail {
+  std::shared_ptr<const Trail> before;
+  std::vector<Step> steps;
+
+  Trail(std::shared_ptr<const Trail> before, std::vector<Step> steps)
+      : before(std::move(before)), steps(std::move(steps)) {}
+  // Not link by link in a recursion, which could be too deep.
+  ~Trail() {
+    while (before != nullptr && before.use_count() == 1) {
+      std::shared_ptr<const Trail> next = before->before;
+      before = std::move(next);
+    }
+  }
+  Trail(const Trail&) = delete;
+  Trail& operator=(const Trail&) = delete;
+};
+
+struct Node {
+  std::unique_ptr<Explorable> state;  // null: to be made again
+  std::shared_ptr<const Trail> trail;
+  std::vector<uint32_t> asleep;  // ascending
+  PreemptionCounter preemptions;
+  uint64_t parent = 0;
+  uint32_t branch = 0;
+
+  auto Place() const { return std::tuple(preemptions.preemptions(), parent, branch); }
+};
+
+std::vector<Step> PathOf(const Node& node) {
+  std::vector<const Trail*> trails;
+  for (const Trail* trail = node.trail.get(); trail != nullptr; trail = trail->before.get())
+    trails.push_back(trail);
+  std::vector<Step> path;
+  for (auto trail = trails.rbegin(); trail != trails.rend(); ++trail)
+    path.insert(path.end(), (*trail)->steps.begin(), (*trail)->steps.end());
+  return path;
+}
+
+struct Arrival {
+  Node node;
+  std::string key;
+  size_t layer = 0;
+};
+
+struct Expansion {
+  std::vector<Arrival> arrivals;
+  ExploreCounts counts;
+};
+
+struct Choice {
+  bool end = true;  // no actor can move
+  std::vector<size_t> awake;
+};
+
+}  // namespace
+
+class Explorer::Search {
+ public:
+  Search(const Explorable& root, ExploreOptions options)
+      : root_(root), options_(std::move(options)) {
+    Node node;
+    node.state = root_.Clone();
+    Push(Arrive(std::move(node)));
+  }
+
+  bool Resume(const Frontier& frontier) {
+    layers_.clear();
+    layer_.clear();
+    next_ = waiting_ = kept_ = 0;
+    for (const OpenState& open : frontier.open) {
+      Node node;
+      node.state = root_.Clone();
+      std::vector<Step> steps;
+      std::vector<Actor> actors = node.state->Actors();
+      for (const uint32_t actor : open.path) {
+        if (actor >= actors.size() || !actors[actor].enabled) return false;
+        Make(actors, actor, &node, &steps);
+        actors = node.state->Actors();
+      }
+      for (const uint32_t actor : open.asleep) {
+        if (actor >= actors.size() || !actors[actor].enabled) return false;
+      }
+      if (!std::is_sorted(open.asleep.begin(), open.asleep.end())) return false;
+      if (node.preemptions.preemptions() != open.preemptions) return false;
+      node.trail = std::make_shared<const Trail>(nullptr, std::move(steps));
+      node.asleep = open.asleep;
+      node.parent = open.parent;
+      node.branch = open.branch;
+      Push(Arrive(std::move(node)));
+    }
+    counts_ = frontier.counts;
+    return true;
+  }
+
+  bool Run() {
+    while (next_ < layer_.size() || !layers_.empty()) {
+      if (next_ == layer_.size()) NextLayer();
+      const size_t left = options_.max_states - std::min(options_.max_states, counts_.states);
+      if (left == 0) return false;
+      const size_t count = std::min({kBatch, layer_.size() - next_, left});
+      for (Expansion& expansion : ExpandAll(count)) Take(std::move(expansion));
+      counts_.states += count;
+      next_ += count;
+      if (options_.on_batch && !options_.on_batch(counts_, Open())) return Open() == 0;
+    }
+    return true;
+  }
+
+  const ExploreCounts& counts() const { return counts_; }
+
+  Frontier Save() const {
+    Frontier frontier{.open = {}, .counts = counts_};
+    const auto save = [&](const Node& node) {
+      OpenState& open = frontier.open.emplace_back();
+      for (const Step& step : PathOf(node)) open.path.push_back(static_cast<uint32_t>(step.actor));
+      open.asleep = node.asleep;
+      open.preemptions = node.preemptions.preemptions();
+      open.parent = node.parent;
+      open.branch = node.branch;
+    };
+    for (size_t i = next_; i < layer_.size(); ++i) save(layer_[i]);
+    for (const auto& [number, layer] : layers_) {
+      for (const auto& [key, node] : layer) save(node);
+    }
+    std::sort(frontier.open.begin(), frontier.open.end(),
+              [](const OpenState& a, const OpenState& b) {
+                return std::tie(a.parent, a.branch) < std::tie(b.parent, b.branch);
+              });
+    return frontier;
+  }
+
+ private:
+  size_t Open() const { return layer_.size() - next_ + waiting_; }
+  bool Bounded() const { return options_.max_preemptions.has_value(); }
+
+  bool Dependent(const Actor& a, const Actor& b) const {
+    return a.group == b.group && (Bounded() || Depend(a.next, b.next));
+  }
+
+  // Of the source sets that one enabled actor needs, the one with the fewest that are awake. Without
+  // any, all that are enabled.
+  Choice Choose(const std::vector<Actor>& actors, const std::vector<uint32_t>& asleep) const {
+    const auto sleeps = [&](size_t actor) {
+      return std::binary_search(asleep.begin(), asleep.end(), static_cast<uint32_t>(actor));
+    };
+    Choice choice;
+    bool found = false;
+    for (size_t first = 0; first < actors.size(); ++first) {
+      if (!actors[first].enabled) continue;
+      choice.end = false;
+      std::vector<size_t> set = {first};
+      bool closed = true;
+      for (size_t i = 0; i < set.size() && closed; ++i) {
+        for (size_t other = 0; other < actors.size(); ++other) {
+          if (actors[other].finished || actors[other].group != actors[first].group ||
+              std::find(set.begin(), set.end(), other) != set.end() ||
+              (!Bounded() && !Depend(actors[set[i]].next, actors[other].rest)))
+            continue;
+          // What a blocked actor does once others free it, cannot be ordered here.
+          closed &= actors[other].enabled;
+          set.push_back(other);
+        }
+      }
+      if (!closed) continue;
+      std::erase_if(set, sleeps);
+      if (found && choice.awake.size() <= set.size()) continue;
+      found = true;
+      choice.awake = std::move(set);
+      if (choice.awake.size() <= 1) break;
+    }
+    if (found) {
+      std::sort(choice.awake.begin(), choice.awake.end());
+      return choice;
+    }
+    for (size_t i = 0; i < actors.size(); ++i) {
+      if (actors[i].enabled && !sleeps(i)) choice.awake.push_back(i);
+    }
+    return choice;
+  }
+
+  // A bound forbids the move.
+  bool Cuts(const std::vector<Actor>& actors, size_t actor, const Node& node) const {
+    if (Bounded() &&
+        node.preemptions.preemptions() + (node.preemptions.Preempts(actors, actor) ? 1 : 0) >
+            *options_.max_preemptions)
+      return true;
+    if (!options_.max_calls || actors[actor].in_call) return false;
+    size_t begun = 0;
+    for (const Actor& each : actors) begun += each.at + (each.in_call ? 1 : 0);
+    return begun >= *options_.max_calls;
+  }
+
+  static void Make(const std::vector<Actor>& actors, size_t actor, Node* node,
+                   std::vector<Step>* steps) {
+    node->preemptions.Count(actors, actor);
+    steps->push_back({actor, actors[actor].at});
+    node->state->Move(actor);
+  }
+
+  // `before`: branches of the same state that came before this one.
+  std::vector<uint32_t> Asleep(const std::vector<Actor>& actors, size_t actor,
+                               const std::vector<uint32_t>& asleep, const size_t* before,
+                               size_t count) const {
+    std::vector<uint32_t> then;
+    for (const uint32_t each : asleep) {
+      if (!Dependent(actors[each], actors[actor])) then.push_back(each);
+    }
+    for (size_t i = 0; i < count; ++i) {
+      if (!Dependent(actors[before[i]], actors[actor]))
+        then.push_back(static_cast<uint32_t>(before[i]));
+    }
+    std::sort(then.begin(), then.end());
+    return then;
+  }
+
+  Arrival Arrive(Node&& node) const {
+    Arrival arrival;
+    const std::vector<Actor> actors = node.state->Actors();
+    for (const Actor& actor : actors) arrival.layer += 2 * actor.at + (actor.in_call ? 1 : 0);
+    arrival.key = node.state->Key();
+    if (arrival.key.empty()) {
+      // A key of its own. No machine's keys are that short.
+      arrival.key = std::to_string(node.parent) + "/" + std::to_string(node.branch);
+    } else if (Bounded()) {
+      arrival.key += node.preemptions.Key(actors);
+    }
+    arrival.node = std::move(node);
+    return arrival;
+  }
+
+  void Push(Arrival&& arrival) {
+    Node& node = arrival.node;
+    auto& layer = layers_[arrival.layer];
+    const auto [known, added] = layer.try_emplace(std::move(arrival.key));
+    if (added) {
+      ++waiting_;
+      const size_t bytes = node.state->Bytes();
+      if (kept_ + bytes > options_.max_bytes) {
+        node.state.reset();
+      } else {
+        kept_ += bytes;
+      }
+      known->second = std::move(node);
+      return;
+    }
+    ++counts_.merged;
+    Node& there = known->second;
+    std::vector<uint32_t> both;
+    std::set_intersection(there.asleep.begin(), there.asleep.end(), node.asleep.begin(),
+                          node.asleep.end(), std::back_inserter(both));
+    if (node.Place() < there.Place()) {
+      // Either both keep a state, or none.
+      if (there.state == nullptr) {
+        node.state.reset();
+      } else {
+        kept_ += node.state->Bytes() - there.state->Bytes();
+      }
+      there = std::move(node);
+    }
+    there.asleep = std::move(both);
+  }
+
+  void NextLayer() {
+    layer_.clear();
+    next_ = 0;
+    for (auto& [key, node] : layers_.begin()->second) layer_.push_back(std::move(node));
+    layers_.erase(layers_.begin());
+    waiting_ -= layer_.size();
+    std::sort(layer_.begin(), layer_.end(),
+              [](const Node& a, const Node& b) { return a.Place() < b.Place(); });
+  }
+
+  void Take(Expansion&& expansion) {
+    counts_.ends += expansion.counts.ends;
+    counts_.asleep += expansion.counts.asleep;
+    counts_.cut += expansion.counts.cut;
+    for (Arrival& arrival : expansion.arrivals) Push(std::move(arrival));
+  }
+
+  // The next `count` states of the layer at hand.
+  std::vector<Expansion> ExpandAll(size_t count) {
+    for (size_t i = next_; i < next_ + count; ++i) {
+      if (layer_[i].state != nullptr) kept_ -= layer_[i].state->Bytes();
+    }
+    std::vector<Expansion> expansions(count);
+    std::atomic<size_t> taken = 0;
+    const auto work = [&] {
+      for (size_t i = taken++; i < count; i = taken++)
+        expansions[i] = Expand(std::move(layer_[next_ + i]), counts_.states + i);
+    };
+    std::vector<std::jthread> others;
+    for (size_t i = 1; i < std::min(options_.jobs, count / kLeastShare); ++i)
+      others.emplace_back(work);
+    work();
+    others.clear();
+    return expansions;
+  }
+
+  Expansion Expand(Node node, uint64_t number) const {
+    Expansion expansion;
+    if (node.state == nullptr) {
+      node.state = root_.Clone();
+      for (const Step& step : PathOf(node)) node.state->Move(step.actor);
+    }
+    const std::vector<Actor> actors = node.state->Actors();
+    const Choice choice = Choose(actors, node.asleep);
+    if (choice.end) {
+      ++expansion.counts.ends;
+      if (options_.on_end)
+        options_.on_end(number, *node.state, PathOf(node), node.preemptions.preemptions());
+      return expansion;
+    }
+    if (choice.awake.empty()) ++expansion.counts.asleep;
+    for (size_t i = 0; i < choice.awake.size(); ++i) {
+      const size_t actor = choice.awake[i];
+      if (Cuts(actors, actor, node)) {
+        ++expansion.counts.cut;
+        continue;
+      }
+      Node next;
+      next.state = i + 1 == choice.awake.size() ? std::move(node.state) : node.state->Clone();
+      next.asleep = Asleep(actors, actor, node.asleep, choice.awake.data(), i);
+      next.preemptions = node.preemptions;
+      next.parent = number;
+      next.branch = static_cast<uint32_t>(i);
+      std::vector<Step> steps;
+      Make(actors, actor, &next, &steps);
+      if (!GoOn(&next, &steps, &expansion.counts)) continue;
+      next.trail = std::make_shared<const Trail>(node.trail, std::move(steps));
+      expansion.arrivals.push_back(Arrive(std::move(next)));
+    }
+    return expansion;
+  }
+
+  // Makes moves as long as there is one choice. Returns whether there is more to do then.
+  bool GoOn(Node* node, std::vector<Step>* steps, ExploreCounts* counts) const {
+    while (true) {
+      const std::vector<Actor> actors = node->state->Actors();
+      const Choice choice = Choose(actors, node->asleep);
+      if (choice.end) return true;
+      if (choice.awake.empty()) {
+        ++counts->asleep;
+        return false;
+      }
+      if (choice.awake.size() > 1 || steps->size() == kMostSteps) return true;
+      const size_t actor = choice.awake.front();
+      if (Cuts(actors, actor, *node)) {
+        ++counts->cut;
+        return false;
+      }
+      node->asleep = Asleep(actors, actor, node->asleep, nullptr, 0);
+      Make(actors, actor, node, steps);
+    }
+  }
+
+  const Explorable& root_;
+  const ExploreOptions options_;
+  ExploreCounts counts_;
+  size_t kept_ = 0;     // bytes of states
+  size_t waiting_ = 0;  // states in layers_
+  // By how many moves the state's actors have made, and by key.
+  std::map<size_t, std::unordered_map<std::string, Node>> layers_;
+  std::vector<Node> layer_;  // the one at hand, from next_ on
+  size_t next_ = 0;
+};
+
+Explorer::Explorer(const Explorable& root, ExploreOptions options)
+    : search_(std::make_unique<Search>(root, std::move(options))) {}
+Explorer::~Explorer() = default;
+bool Explorer::Resume(const Frontier& frontier) { return search_->Resume(frontier); }
+bool Explorer::Run() { return search_->Run(); }
+const ExploreCounts& Explorer::counts() const { return search_->counts(); }
+Frontier Explorer::Save() const { return search_->Save(); }
+
+}  // namespace gordian::explore
