@@ -47,8 +47,8 @@ class Explorable {
   virtual std::unique_ptr<Explorable> Clone() const = 0;
   // All actors, in an order that never changes.
   virtual std::vector<Actor> Actors() const = 0;
-  // Makes the actor's move, and everything after it that no other actor can change. Each move begins
-  // or leaves a call.
+  // Makes the actor's move, and everything after it that no other actor can change. Each move
+  // begins or leaves a call.
   virtual void Move(size_t actor) = 0;
   // Equal for states with the same future, and only where all actors are equally far. Empty: not
   // known.

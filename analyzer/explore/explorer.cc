@@ -1,11 +1,9 @@
 #include "analyzer/explore/explorer.h"
 
 #include <algorithm>
-#include <atomic>
 #include <iterator>
 #include <map>
 #include <string>
-#include <thread>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -15,9 +13,8 @@ namespace {
 
 // A way without branches is one move up to so many steps; then it may meet another one.
 constexpr size_t kMostSteps = 32;
-// So many states are gone on from between two calls of on_batch, and at least so many by a thread.
+// So many states are gone on from between two calls of on_batch.
 constexpr size_t kBatch = 128;
-constexpr size_t kLeastShare = 4;
 
 // The part of a way that one branch added.
 struct Trail {
@@ -159,8 +156,8 @@ class Explorer::Search {
     return a.group == b.group && (Bounded() || Depend(a.next, b.next));
   }
 
-  // Of the source sets that one enabled actor needs, the one with the fewest that are awake. Without
-  // any, all that are enabled.
+  // Of the source sets that one enabled actor needs, the one with the fewest that are awake.
+  // Without any, all that are enabled.
   Choice Choose(const std::vector<Actor>& actors, const std::vector<uint32_t>& asleep) const {
     const auto sleeps = [&](size_t actor) {
       return std::binary_search(asleep.begin(), asleep.end(), static_cast<uint32_t>(actor));
@@ -305,16 +302,14 @@ class Explorer::Search {
       if (layer_[i].state != nullptr) kept_ -= layer_[i].state->Bytes();
     }
     std::vector<Expansion> expansions(count);
-    std::atomic<size_t> taken = 0;
-    const auto work = [&] {
-      for (size_t i = taken++; i < count; i = taken++)
-        expansions[i] = Expand(std::move(layer_[next_ + i]), counts_.states + i);
+    const auto expand = [&](size_t i) {
+      expansions[i] = Expand(std::move(layer_[next_ + i]), counts_.states + i);
     };
-    std::vector<std::jthread> others;
-    for (size_t i = 1; i < std::min(options_.jobs, count / kLeastShare); ++i)
-      others.emplace_back(work);
-    work();
-    others.clear();
+    if (options_.for_each) {
+      options_.for_each(count, expand);
+    } else {
+      for (size_t i = 0; i < count; ++i) expand(i);
+    }
     return expansions;
   }
 

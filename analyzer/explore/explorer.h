@@ -3,26 +3,26 @@
 // It reduces the orders that it tries:
 //   - Source sets (P. Abdulla, S. Aronis, B. Jonsson, K. Sagonas, Optimal Dynamic Partial Order
 //     Reduction, POPL 2014): in a state it begins only with moves of which each order has one that
-//     may come first. All calls of a recorded thread are known beforehand, so the sets come from what
-//     each thread has left (persistent sets: P. Godefroid, Partial-Order Methods for the Verification
-//     of Concurrent Systems, LNCS 1032, 1996, chapter 4) and not, as there, from races in orders that
-//     were tried before. So no part of the search needs another one's results, which lets threads
-//     share it, files keep it, and bounds cut it without a loss.
+//     may come first. All calls of a recorded thread are known beforehand, so the sets come from
+//     what each thread has left (persistent sets: P. Godefroid, Partial-Order Methods for the
+//     Verification of Concurrent Systems, LNCS 1032, 1996, chapter 4) and not, as there, from races
+//     in orders that were tried before. So no part of the search needs another one's results, which
+//     lets threads share it, files keep it, and bounds cut it without a loss.
 //   - Sleep sets (Godefroid, chapter 5): it leaves out a move that an earlier branch began with, as
 //     long as only independent moves came since.
 //   - Equal states: it goes by layers, of states whose threads have made equally much. Equal states
 //     are in one layer and become one, which leaves out only what all ways there leave out.
 //
-// Why it meets each end: let `w` lead from a state to an end, with no move that may come first in `w`
-// asleep. The source set has moves that may; the first of these is awake, so it is made. A move that
-// may come first in the rest of `w` and is asleep there would have been asleep here, or be an earlier
-// one of these. So the rest of `w` begins with none, and so on to the end.
+// Why it meets each end: let `w` lead from a state to an end, with no move that may come first in
+// `w` asleep. The source set has moves that may; the first of these is awake, so it is made. A move
+// that may come first in the rest of `w` and is asleep there would have been asleep here, or be an
+// earlier one of these. So the rest of `w` begins with none, and so on to the end.
 //
 // Preemptions (M. Musuvathi, S. Qadeer, Iterative Context Bounding, PLDI 2007): a thread loses its
-// turn to another one of its rank, though it could make another call (Actor::yields). With a bound of
-// these all calls of a rank count as dependent: equivalent orders then have equally many, without
-// which bound and reduction do not go together (K. Coons, M. Musuvathi, K. McKinley, Bounded
-// Partial-Order Reduction, OOPSLA 2013).
+// turn to another one of its rank, though it could make another call (Actor::yields). With a bound
+// of these all calls of a rank count as dependent: equivalent orders then have equally many,
+// without which bound and reduction do not go together (K. Coons, M. Musuvathi, K. McKinley,
+// Bounded Partial-Order Reduction, OOPSLA 2013).
 //
 // Pure except for the callbacks; its results do not depend on the number of threads.
 #ifndef GORDIAN_ANALYZER_EXPLORE_EXPLORER_H_
@@ -67,16 +67,18 @@ struct ExploreOptions {
   std::optional<size_t> max_preemptions;  // of all ranks together
   std::optional<size_t> max_calls;        // no order is followed beyond so many calls
   size_t max_states = 1'000'000;
-  size_t jobs = 1;  // threads
+  // Calls work(i) once for each i below `count`, in any order or from several threads at once.
+  // Empty: one after the other.
+  std::function<void(size_t count, const std::function<void(size_t)>& work)> for_each;
   // Copies of states to keep, in bytes; others are made again from their path.
   size_t max_bytes = 512 * 1024 * 1024;
-  // Called with each state in which no actor can move, the way there and its preemptions, from `jobs`
-  // threads at once. `number` grows in an order that does not depend on the threads.
+  // Called with each state in which no actor can move, the way there and its preemptions, as
+  // for_each calls. `number` grows in an order that does not depend on threads.
   std::function<void(uint64_t number, const Explorable& state, const std::vector<Step>& path,
                      size_t preemptions)>
       on_end;
-  // Called every few moves, by the thread that called Run(); returning false ends the search. May be
-  // empty.
+  // Called every few moves, by the thread that called Run(); returning false ends the search. May
+  // be empty.
   std::function<bool(const ExploreCounts&, size_t open)> on_batch;
 };
 

@@ -1,11 +1,13 @@
 #include "replayer/predict/explore.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <set>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <tuple>
 #include <utility>
 
@@ -15,6 +17,9 @@ namespace gordian::replayer {
 namespace {
 
 using explore::Step;
+
+// A thread is started for no less work.
+constexpr size_t kLeastShare = 4;
 
 // FNV-1a (G. Fowler, L. Noll, P. Vo), 64 bits.
 class Digest {
@@ -169,6 +174,16 @@ bool JudgeAgain(const OrderJudge& judge, const KeptEnd& kept, Ends* ends) {
 
 }  // namespace
 
+void ForEachBy(size_t threads, size_t count, const std::function<void(size_t)>& work) {
+  std::atomic<size_t> taken = 0;
+  const auto take = [&] {
+    for (size_t i = taken++; i < count; i = taken++) work(i);
+  };
+  std::vector<std::jthread> others;
+  for (size_t i = 1; i < std::min(threads, count / kLeastShare); ++i) others.emplace_back(take);
+  take();
+}
+
 StatusOr<Predictions> ExploreWindow(const RecordedOrders& orders, const OrderSearchOptions& options,
                                     WindowState* state) {
   const uint64_t digest = DigestOf(orders);
@@ -189,8 +204,11 @@ StatusOr<Predictions> ExploreWindow(const RecordedOrders& orders, const OrderSea
   }
   explore::ExploreOptions search{.max_preemptions = options.max_preemptions,
                                  .max_calls = options.max_calls,
-                                 .max_states = options.max_states,
-                                 .jobs = options.jobs};
+                                 .max_states = options.max_states};
+  if (options.jobs > 1)
+    search.for_each = [&](size_t count, const std::function<void(size_t)>& work) {
+      ForEachBy(options.jobs, count, work);
+    };
   search.on_end = [&](uint64_t number, const explore::Explorable& end,
                       const std::vector<Step>& path, size_t preemptions) {
     JudgedEnd judged = judge.Judge(end, path);

@@ -1,8 +1,9 @@
 // Tries the orders that a recorded job's threads are free to call in (analyzer/explore/explorer.h),
-// and judges each end. Where predict.h tries orders that a graph names, this tries all, within bounds.
+// and judges each end. Where predict.h tries orders that a graph names, this tries all, within
+// bounds.
 //
-// Pure except for the callback. Its results do not depend on the number of threads, nor on where the
-// search was broken off and gone on with.
+// Pure except for the callback. Its results do not depend on the number of threads, nor on where
+// the search was broken off and gone on with.
 #ifndef GORDIAN_REPLAYER_PREDICT_EXPLORE_H_
 #define GORDIAN_REPLAYER_PREDICT_EXPLORE_H_
 
@@ -44,10 +45,13 @@ struct OrderSearchOptions {
   std::optional<size_t> max_calls;  // of one order
   size_t max_states = 1'000'000;
   size_t jobs = 1;
-  // Called every few moves, by the caller's thread; returning false ends the search. `save` gives its
-  // state. May be empty.
+  // Called every few moves, by the caller's thread; returning false ends the search. `save` gives
+  // its state. May be empty.
   std::function<bool(const ExploreProgress&, const std::function<WindowState()>& save)> on_batch;
 };
+
+// For explore::ExploreOptions::for_each: shares the work out to so many threads.
+void ForEachBy(size_t threads, size_t count, const std::function<void(size_t)>& work);
 
 // `state`: where to begin, and afterwards where it ended. Errors: it belongs to other calls.
 StatusOr<Predictions> ExploreWindow(const RecordedOrders& orders, const OrderSearchOptions& options,

@@ -51,8 +51,8 @@ class OrderJudge {
   const ScheduleState& root() const { return root_; }
   // Notes what is judged. Returns whether there are orders to try.
   bool Begin(Predictions* predictions) const;
-  // `state`: one in which nothing moves any more; `path`: the way there from the root. Where no program
-  // can force that order it may judge a like one, and then says its preemptions.
+  // `state`: one in which nothing moves any more; `path`: the way there from the root. Where no
+  // program can force that order it may judge a like one, and then says its preemptions.
   JudgedEnd Judge(const explore::Explorable& state, const std::vector<explore::Step>& path) const;
   // "AllReduce train.cc:12 step()".
   std::string SiteOf(const Op& op) const;

@@ -1,5 +1,5 @@
-// A schedule as analyzer/explore sees it: the calls of its threads, and a machine (model_run.h) that
-// makes them one by one.
+// A schedule as analyzer/explore sees it: the calls of its threads, and a machine (model_run.h)
+// that makes them one by one.
 #ifndef GORDIAN_REPLAYER_PREDICT_SCHEDULE_STATE_H_
 #define GORDIAN_REPLAYER_PREDICT_SCHEDULE_STATE_H_
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -160,7 +161,11 @@ Met Explored(const ScheduleState& root, size_t jobs, std::optional<size_t> preem
              std::optional<size_t> broken_off = {}) {
   Met met;
   std::mutex mutex;
-  explore::ExploreOptions options{.max_preemptions = preemptions, .jobs = jobs};
+  explore::ExploreOptions options{.max_preemptions = preemptions};
+  if (jobs > 1)
+    options.for_each = [=](size_t count, const std::function<void(size_t)>& work) {
+      ForEachBy(jobs, count, work);
+    };
   options.on_end = [&](uint64_t number, const explore::Explorable& state,
                        const std::vector<explore::Step>& path, size_t) {
     if (!IsDead(state)) return;
@@ -272,7 +277,8 @@ TEST(OrdersDifferential, AgreeWithEveryOrder) {
     ASSERT_TRUE(!predictions.complete || predictions.predicted.empty() == all->empty()) << shown;
     if (!large && seed % 4 != 0) continue;
 
-    // Judged by the model, the explorer's ends have all that is predicted, and no more than there is.
+    // Judged by the model, the explorer's ends have all that is predicted, and no more than there
+    // is.
     WindowState state;
     const StatusOr<Predictions> explored = ExploreWindow(*orders, {}, &state);
     ASSERT_TRUE(explored.ok() && state.done) << shown;

@@ -65,8 +65,8 @@ Planted Ring(int ranks, OpKind kind) {
 }
 
 // In each of `preempted` ranks one thread calls A and B, the other one P and Q. A and P share a
-// stream, and so do Q and B. Only where P and Q come between A and B do P wait for A and B for Q. The
-// last rank, of one thread, makes each Q wait for P, and each A for the next rank's B.
+// stream, and so do Q and B. Only where P and Q come between A and B do P wait for A and B for Q.
+// The last rank, of one thread, makes each Q wait for P, and each A for the next rank's B.
 Planted Gadgets(int preempted, OpKind kind) {
   ScheduleBuilder job(preempted + 1);
   const int glue = preempted;
