@@ -3,10 +3,8 @@
 #include "replayer/predict/predict.h"
 
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -17,19 +15,17 @@
 #include <vector>
 
 #include "analyzer/exporters/sarif_writer.h"
+#include "cli/late_progress.h"
 #include "cli/output.h"
 #include "cli/output_file.h"
 #include "cli/predict_text.h"
+#include "cli/predicted_programs.h"
 #include "cli/verbs.h"
-#include "cli/verify_tools.h"
 #include "common/json_text.h"
 #include "common/read_file.h"
 #include "common/status.h"
 #include "replayer/predict/recorded_orders.h"
-#include "replayer/record/buffers.h"
 #include "replayer/record/extract.h"
-#include "replayer/verify/verifier.h"
-#include "replayer/write/cxx_writer.h"
 
 namespace gordian::cli {
 namespace {
@@ -40,9 +36,9 @@ using replayer::OpId;
 using replayer::Prediction;
 using replayer::Predictions;
 using replayer::RecordedOrders;
-using replayer::Schedule;
 
 constexpr char kSchema[] = "gordian.predict.v1";
+constexpr char kStem[] = "predicted";  // of programs
 
 volatile sig_atomic_t end_signal = 0;
 void OnEndSignal(int number) { end_signal = number; }
@@ -59,46 +55,13 @@ struct PredictFlags {
   bool json = false;
 };
 
-struct Verified {
-  int runs = 0, same = 0;  // of each prediction's program
-};
-
 using KnownSites = std::set<std::set<std::string>>;  // of predictions in a baseline
 
-// Shown once it has taken two seconds.
-class Progress {
- public:
-  explicit Progress(bool quiet) : shows_(!quiet && isatty(STDERR_FILENO) != 0) {}
-  ~Progress() {
-    if (shown_) WriteAll(STDERR_FILENO, "\r\033[K");
-  }
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
-
-  void Show(const replayer::PredictProgress& now) {
-    std::string text =
-        std::to_string(now.tried) + " of " + std::to_string(now.candidates) + " candidates tried";
-    if (now.states > 0) text += ", " + WithCommas(now.states) + " states searched";
-    Say(text + ", " + std::to_string(now.found) + " deadlocks found");
-  }
-  void Say(const std::string& text) {
-    const auto time = std::chrono::steady_clock::now();
-    if (!shows_ || time < next_) return;
-    next_ = time + std::chrono::milliseconds(200);
-    shown_ = true;
-    WriteAll(STDERR_FILENO, "\r\033[K" + text);
-  }
-
- private:
-  const bool shows_;
-  bool shown_ = false;
-  std::chrono::steady_clock::time_point next_ =
-      std::chrono::steady_clock::now() + std::chrono::seconds(2);
-};
-
-std::string NameOf(size_t number) { return "predicted-" + std::to_string(number + 1) + ".cc"; }
-std::string ProgramOf(const PredictFlags& flags, size_t number) {
-  return flags.output + "/" + NameOf(number);
+std::string ProgressText(const replayer::PredictProgress& now) {
+  std::string text =
+      std::to_string(now.tried) + " of " + std::to_string(now.candidates) + " candidates tried";
+  if (now.states > 0) text += ", " + WithCommas(now.states) + " states searched";
+  return text + ", " + std::to_string(now.found) + " deadlocks found";
 }
 
 // What an earlier output of --json predicted, by call sites.
@@ -123,62 +86,8 @@ StatusOr<KnownSites> ReadBaseline(const std::string& path) {
   return known;
 }
 
-// Writes one program a prediction, and with --verify runs it. Those that did not hang each time, with
-// the predicted verdict, become unconfirmed; those that a run decides on, and that did hang,
-// predicted.
-Status WritePrograms(const PredictFlags& flags, Progress* progress, Predictions* predictions,
-                     std::vector<Verified>* verified) {
-  if (flags.output.empty()) return Status::Ok();
-  const StatusOr<OwnedFolder> folder = OutputFolder(flags.output);
-  GORDIAN_RETURN_IF_ERROR(folder.status());
-  replayer::VerifyTools tools = FindVerifyTools();
-  tools.stopped = [] { return end_signal != 0; };
-  std::vector<Prediction> held, open = std::exchange(predictions->predicted, {});
-  for (Prediction& prediction : std::exchange(predictions->unconfirmed, {})) {
-    const bool runs = prediction.run_decides && flags.verify > 0;
-    (runs ? open : predictions->unconfirmed).push_back(std::move(prediction));
-  }
-  for (Prediction& prediction : open) {
-    const std::string name = NameOf(held.size()), path = ProgramOf(flags, held.size());
-    Schedule& witness = prediction.witness;
-    replayer::ShrinkBuffers(&witness);
-    replayer::CxxOptions options{.file = name};
-    const auto write = [&] {
-      return folder->ReplaceFile(name, replayer::WriteCxx(witness, options), kOutputMode);
-    };
-    GORDIAN_RETURN_IF_ERROR(write());
-    if (flags.verify > 0) {
-      progress->Say("compiling " + path);
-      const std::string binary = "predicted";
-      GORDIAN_RETURN_IF_ERROR(replayer::CompileReplay(*folder, name, binary, tools));
-      const StatusOr<replayer::Verified> runs = replayer::VerifyReplay(
-          flags.output + "/" + binary, witness.origin.signature, flags.verify,
-          /*free_running=*/false, tools, [&](int done) {
-            progress->Say(path + ": run " + std::to_string(done) + " of " +
-                          std::to_string(flags.verify));
-          });
-      folder->RemoveFile(binary);
-      GORDIAN_RETURN_IF_ERROR(runs.status());
-      options.verified = replayer::Describe(*runs, witness.origin.signature);
-      GORDIAN_RETURN_IF_ERROR(write());
-      if (runs->same < flags.verify) {
-        folder->RemoveFile(name);
-        prediction.doubt = "of the program that forces it: " + options.verified;
-        predictions->unconfirmed.push_back(std::move(prediction));
-        continue;
-      }
-      prediction.doubt.clear();
-      verified->push_back({flags.verify, runs->same});
-    }
-    held.push_back(std::move(prediction));
-  }
-  predictions->predicted = std::move(held);
-  predictions->complete &= predictions->unconfirmed.empty();
-  return Status::Ok();
-}
-
 bool PrintJson(const PredictFlags& flags, const Predictions& predictions,
-               const std::vector<Verified>& verified, const KnownSites& known) {
+               const std::vector<ProgramRuns>& verified, const KnownSites& known) {
   nlohmann::ordered_json json = {
       {"schema", kSchema},
       {"judged", predictions.judged},
@@ -192,7 +101,8 @@ bool PrintJson(const PredictFlags& flags, const Predictions& predictions,
     json["predicted"].push_back(PredictionJson(predictions.predicted[i]));
     if (!flags.baseline.empty())
       json["predicted"].back()["known"] = known.contains(predictions.predicted[i].sites);
-    if (!flags.output.empty()) json["predicted"].back()["program"] = ProgramOf(flags, i);
+    if (!flags.output.empty())
+      json["predicted"].back()["program"] = ProgramPath(flags.output, kStem, i);
     if (i < verified.size())
       json["predicted"].back()["verified"] = {{"runs", verified[i].runs},
                                               {"same", verified[i].same}};
@@ -205,14 +115,14 @@ bool PrintJson(const PredictFlags& flags, const Predictions& predictions,
 }
 
 bool PrintFindings(const PredictFlags& flags, const Predictions& predictions,
-                   const std::vector<Verified>& verified, const KnownSites& known) {
+                   const std::vector<ProgramRuns>& verified, const KnownSites& known) {
   std::string text;
   for (size_t i = 0; i < predictions.predicted.size(); ++i) {
     const Prediction& prediction = predictions.predicted[i];
     text += prediction.freedom == Freedom::kReadinessOrdered ? "MISMATCH" : "DEADLOCK";
     text += known.contains(prediction.sites) ? " (predicted, known): " : " (predicted): ";
     text += SummaryText(prediction) + "\n" + PredictionText(prediction);
-    if (!flags.output.empty()) text += "  program: " + ProgramOf(flags, i);
+    if (!flags.output.empty()) text += "  program: " + ProgramPath(flags.output, kStem, i);
     if (i < verified.size())
       text += ", hung in " + std::to_string(verified[i].same) + " of " +
               std::to_string(verified[i].runs) + " runs under the emulator";
@@ -295,12 +205,12 @@ int Run(PredictFlags flags) {
     return kExitUsage;
   }
   Predictions predictions;
-  std::vector<Verified> verified;
+  std::vector<ProgramRuns> verified;
   Status status;
   {
-    Progress progress(flags.json);
+    LateProgress progress(flags.json);
     flags.predict.progress = [&](const replayer::PredictProgress& now) {
-      progress.Show(now);
+      progress.Say(ProgressText(now));
       return end_signal == 0;
     };
     bool first = true;
@@ -316,7 +226,12 @@ int Run(PredictFlags flags) {
       return end_signal == 0;
     });
     if (status.ok() && end_signal == 0)
-      status = WritePrograms(flags, &progress, &predictions, &verified);
+      status = WritePrograms({.folder = flags.output,
+                              .stem = kStem,
+                              .verify = flags.verify,
+                              .stopped = [] { return end_signal != 0; },
+                              .say = [&](const std::string& text) { progress.Say(text); }},
+                             &predictions, &verified);
   }
   if (end_signal != 0) return 128 + end_signal;
   if (!status.ok()) {

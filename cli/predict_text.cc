@@ -143,4 +143,12 @@ nlohmann::ordered_json PredictionJson(const Prediction& prediction) {
   return json;
 }
 
+nlohmann::ordered_json ScheduleJson(const Prediction& prediction) {
+  const CallNames names(prediction.witness);
+  nlohmann::ordered_json json = {{"schema", "gordian.schedule.v1"},
+                                 {"steps", nlohmann::ordered_json::array()}};
+  for (const OpId id : prediction.begun) json["steps"].push_back(names.ToJson(id));
+  return json;
+}
+
 }  // namespace gordian::cli

@@ -52,6 +52,9 @@ std::string PredictionText(const replayer::Prediction& prediction);
 // As an element of "predicted" in gordian.predict.v1.
 nlohmann::ordered_json PredictionJson(const replayer::Prediction& prediction);
 
+// The order that its witness forces, call by call: schema gordian.schedule.v1.
+nlohmann::ordered_json ScheduleJson(const replayer::Prediction& prediction);
+
 }  // namespace gordian::cli
 
 #endif  // GORDIAN_CLI_PREDICT_TEXT_H_

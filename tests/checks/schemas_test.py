@@ -52,12 +52,14 @@ class Schemas(unittest.TestCase):
             found.setdefault(name or document["schema"], []).append(document)
 
         for session in ("hung", "late", "ends", "near"):
-            for words in (["analyze"], ["explain"], ["status"], ["predict"]):
+            for words in (["analyze"], ["explain"], ["status"], ["predict"], ["explore"]):
                 add(json.loads(self.gordian(*words, session, "--json")))
             add(self.read(f"{session}/verdict.json"))
             for line in self.gordian("export", session, "-f", "jsonl").splitlines():
                 add(json.loads(line), "gordian.operations.v1")
             add(json.loads(self.gordian("replay", session, "-o", f"replay-{session}", "--json")))
+        self.gordian("explore", "near", "-o", "explored")
+        add(self.read("explored/explored-1.json"))
         for words in (["export", "hung", "-f", "csv", "-o", "x.csv"], ["checks"], ["doctor"], ["hooks"], ["demo"], ["incidents"],
                       ["report", "hung", "-o", "x.html"], ["attach", str(os.getpid())]):
             add(json.loads(self.gordian(*words, "--json")))

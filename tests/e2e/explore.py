@@ -1,0 +1,93 @@
+"""gordian explore from outside: all orders of a healthy session's threads, with bounds, checkpoints and programs."""
+import json
+import os
+import shutil
+
+from cli_testing import EMULATOR, JOB, CliTest, main
+
+
+class Explore(CliTest):
+    def setUp(self):
+        super().setUp()
+        for path in [JOB, os.path.join(EMULATOR, "libnccl.so.2")]:
+            self.need(path)
+
+    def record(self, session, *job):
+        done = self.gordian("run", "--emulator", "--session", session, "--on-verdict", "kill", "--", JOB, *job, "--ranks", "2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def explore(self, *arguments):
+        done = self.gordian("explore", *arguments, "--json")
+        return done.returncode, json.loads(done.stdout), done.stdout
+
+    def test_the_deadlock_and_its_twin(self):
+        self.record("s", "near_miss")
+        code, said, text = self.explore("s", "-o", "explored", "--verify", "2", "--jobs", "1")
+        self.assertEqual((code, len(said["found"]), said["unconfirmed"], said["not_judged"]), (1, 1, [], []), said)
+        found = said["found"][0]
+        self.assertEqual(found["verified"], {"runs": 2, "same": 2})
+        self.assertEqual((found["check"], found["preemptions"]), ("communicator-order-cycle", 0), found)
+        with open(self.path("explored/explored-1.json"), encoding="utf-8") as f:
+            self.assertEqual(json.load(f), found["schedule"])
+        # The calls that would wait are in the schedule, before those of their ranks that they forestall.
+        steps = found["schedule"]["steps"]
+        for order in found["orders"]:
+            self.assertIn(order["first"], steps)
+        predicted = json.loads(self.gordian("predict", "s", "--json").stdout)
+        self.assertEqual([one["sites"] for one in predicted["predicted"]], [found["sites"]])
+        # Threads make no difference.
+        shutil.rmtree(self.path("explored"))
+        self.assertEqual(self.explore("s", "-o", "explored", "--verify", "2", "--jobs", "2")[2], text)
+        said_so = self.gordian("explore", "s")
+        self.assertEqual(said_so.returncode, 1)
+        for words in ("DEADLOCK (possible): rank ", "with 0 preemptions", "tried: ", "--assume threads-ordered"):
+            self.assertIn(words, said_so.stdout)
+        self.assertEqual(self.explore("s", "--assume", "threads-ordered")[0], 0)
+        # Too few calls for it.
+        code, said, _ = self.explore("s", "--depth", "1")
+        self.assertEqual((code, said["found"], said["complete"], said["stopped_by"]), (0, [], False, ""), said)
+        self.assertIn("no tried order with at most 1 calls", self.gordian("explore", "s", "--depth", "1").stdout)
+
+        self.record("twin", "near_miss", "--twin")
+        code, said, _ = self.explore("twin")
+        self.assertEqual((code, said["found"], said["unconfirmed"], said["complete"]), (0, [], [], True), said)
+        self.assertIn("no deadlock found: no order of ", self.gordian("explore", "twin").stdout)
+
+    def test_checkpoints(self):
+        self.record("s", "near_miss")
+        whole = self.explore("s")[1]
+        code, said, _ = self.explore("s", "--checkpoint", "c.json", "--max-states", "1")
+        self.assertEqual((said["stopped_by"], said["tried"]["states"]), ("states", 1), said)
+        self.assertFalse(said["complete"])
+        # Another bound, another trace, another file.
+        done = self.gordian("explore", "s", "--checkpoint", "c.json", "--preemptions", "3")
+        self.assertEqual(done.returncode, 2)
+        self.assert_one_line(done.stderr, "c.json was begun with another --preemptions: none, now 3")
+        self.record("twin", "near_miss", "--twin")
+        done = self.gordian("explore", "twin", "--checkpoint", "c.json")
+        self.assertEqual(done.returncode, 2)
+        self.assert_one_line(done.stderr, "c.json is of another trace")
+        for text, why in (("{", "is no checkpoint"), ('{"schema": "gordian.checkpoint.v1"}', "another version")):
+            done = self.gordian("explore", "s", "--checkpoint", self.write("bad.json", text))
+            self.assertEqual(done.returncode, 2)
+            self.assert_one_line(done.stderr, why)
+        with open(self.path("c.json"), encoding="utf-8") as f:
+            kept = json.load(f)
+        kept["windows"][0]["open"] = [{"path": "all"}]
+        done = self.gordian("explore", "s", "--checkpoint", self.write("bad.json", json.dumps(kept)))
+        self.assertEqual(done.returncode, 2)
+        self.assert_one_line(done.stderr, "is damaged")
+        # It goes on to the same end, and once there begins nothing.
+        for _ in range(2):
+            code, said, _ = self.explore("s", "--checkpoint", "c.json")
+            self.assertEqual((code, said), (1, whole))
+
+    def test_mistakes(self):
+        done = self.gordian("explore", "nowhere")
+        self.assertEqual(done.returncode, 2)
+        self.assert_one_line(done.stderr, "nowhere")
+        self.assertEqual(self.gordian("explore", "nowhere", "--time-limit", "0").returncode, 2)
+
+
+if __name__ == "__main__":
+    main()
