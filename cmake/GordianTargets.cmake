@@ -78,23 +78,25 @@ if(NOT GORDIAN_SANITIZE)
   target_link_libraries(gordian_allocator INTERFACE "${GORDIAN_JEMALLOC}" ${CMAKE_DL_LIBS})
 endif()
 
-# Of a library marked UNITY the compiler takes eight files at a time: most of the time it parses headers and
-# instantiates templates that they share. ALONE lists files that it takes one by one, because a name of
-# theirs, local to the file, is another file's too.
+# Of a library marked UNITY the compiler takes the files of a folder at once: most of the time it parses
+# headers and instantiates templates that they share. ALONE lists files that it takes one by one, because a
+# name of theirs, local to the file, is another file's too.
 function(gordian_library)
   cmake_parse_arguments(A "UNITY" "NAME" "SRCS;DEPS;ALONE" ${ARGN})
   add_library(gordian_${A_NAME} STATIC ${A_SRCS} ${A_ALONE})
   add_library(gordian::${A_NAME} ALIAS gordian_${A_NAME})
   target_link_libraries(gordian_${A_NAME} PUBLIC ${A_DEPS} gordian_flags gordian_sanitize)
   if(A_UNITY)
-    set_target_properties(gordian_${A_NAME} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    set_target_properties(gordian_${A_NAME} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+    foreach(source IN LISTS A_SRCS)
+      get_filename_component(folder "${source}" DIRECTORY)
+      string(REPLACE "/" "_" folder "${folder}")
+      set_source_files_properties("${source}" PROPERTIES UNITY_GROUP "${folder}_files")
+    endforeach()
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
       # It warns where a class of a header's has a member of a type local to the one file that defines it.
       target_compile_options(gordian_${A_NAME} PRIVATE -Wno-subobject-linkage)
     endif()
-  endif()
-  if(A_ALONE)
-    set_source_files_properties(${A_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
 endfunction()
 
