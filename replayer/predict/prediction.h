@@ -28,7 +28,7 @@ enum class Freedom {
 
 struct Prediction {
   Freedom freedom = Freedom::kThreadsUnordered;
-  std::set<std::string> sites;        // equal for those that a person would not tell apart
+  std::set<std::string> sites;  // equal for those that a person would not tell apart
   // The call that each rank of the cycle waits in; of kReadinessOrdered, two calls that would meet.
   std::vector<OpId> cycle;
   std::vector<CallOrder> orders;      // one or more of each rank of the cycle that had a choice
