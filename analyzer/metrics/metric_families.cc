@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
 #include <string_view>
+#include <utility>
 
 #include "analyzer/model/verdict/check_catalogue.h"
 #include "analyzer/model/verdict/verdict.h"
@@ -102,6 +105,9 @@ std::string Digits(double number) { return fmt::format("{:.0f}", number); }
 void AddRanks(const std::string& job, const ordered_json& status, Gathering* out) {
   std::map<std::string, int> states = {
       {"running", 0}, {"in_call", 0}, {"stopped", 0}, {"ended", 0}};
+  // Several processes have one number where one came in another's place, or before they have any.
+  std::map<std::string, double> calls;
+  std::map<std::pair<std::string, std::string>, double> blocked;  // by number and call
   for (const ordered_json& rank : ListOf(status, "ranks")) {
     const std::string number = Digits(NumberOf(rank, "rank"));
     ++states[TextOf(rank, "state")];
@@ -111,13 +117,17 @@ void AddRanks(const std::string& job, const ordered_json& status, Gathering* out
               {"node", TextOf(rank, "node")},
               {"pid", Digits(NumberOf(rank, "pid"))}},
              1);
-    out->Add("nccl_calls", {{"job", job}, {"rank", number}}, NumberOf(rank, "nccl_calls"));
+    calls[number] += NumberOf(rank, "nccl_calls");
     if (TextOf(rank, "state") == "in_call" && NumberOf(rank, "since_s") >= 0) {
-      out->Add("host_blocked_seconds",
-               {{"job", job}, {"rank", number}, {"api", TextOf(rank, "call")}},
-               NumberOf(rank, "since_s"));
+      double& longest = blocked[{number, TextOf(rank, "call")}];
+      longest = std::max(longest, NumberOf(rank, "since_s"));
     }
   }
+  for (const auto& [number, count] : calls)
+    out->Add("nccl_calls", {{"job", job}, {"rank", number}}, count);
+  for (const auto& [call, seconds] : blocked)
+    out->Add("host_blocked_seconds", {{"job", job}, {"rank", call.first}, {"api", call.second}},
+             seconds);
   for (const auto& [state, count] : states) {
     out->Add("rank_state", {{"job", job}, {"state", state}}, count);
   }

@@ -94,6 +94,26 @@ TEST(Metrics, NamesFromOutsideStayLabels) {
       << text;
 }
 
+TEST(Metrics, ProcessesWithOneNumberAreOneSeries) {
+  MetricJob job = Whole();
+  auto& ranks = job.status["ranks"];
+  ranks.push_back(ranks[0]);
+  ranks[1]["pid"] = 8;
+  ranks[1]["since_s"] = 2.5;
+  ranks[1]["nccl_calls"] = 3;
+  std::istringstream lines(Text({job}, {}, PrometheusFormat::kText));
+  std::map<std::string, std::string> samples;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("#")) continue;
+    const size_t space = line.rfind(' ');
+    EXPECT_TRUE(samples.emplace(line.substr(0, space), line.substr(space + 1)).second) << line;
+  }
+  EXPECT_EQ(samples[R"(gordian_nccl_calls_total{job="train",rank="0"})"], "15");
+  const std::string blocked =
+      R"(gordian_host_blocked_seconds{job="train",rank="0",api="cudaStreamSynchronize"})";
+  EXPECT_EQ(samples[blocked], "2.5");
+}
+
 TEST(Metrics, WhatIsNoStatusIsLeftOut) {
   for (const char* status : {"{}", R"({"ranks": 3, "communicators": [1], "nodes": {}})",
                              R"({"ranks": [[]], "evidence": [], "verdict": 4})"}) {
