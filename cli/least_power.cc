@@ -10,10 +10,6 @@
 
 #if defined(__SANITIZE_ADDRESS__)
 #define GORDIAN_ADDRESS_SANITIZER
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define GORDIAN_ADDRESS_SANITIZER
-#endif
 #endif
 
 namespace gordian::cli {

@@ -55,6 +55,17 @@ const char* LinkageName(Dwarf_Die* die) {
   return dwarf_formstring(dwarf_attr_integrate(die, DW_AT_MIPS_linkage_name, &attribute));
 }
 
+// The compile unit of an address. clang writes no .debug_aranges, by which alone elfutils before 0.191
+// finds it: then each unit is asked.
+Dwarf_Die* UnitOf(Dwfl_Module* module, Dwarf_Addr biased, Dwarf_Addr* bias) {
+  if (Dwarf_Die* const unit = dwfl_module_addrdie(module, biased, bias)) return unit;
+  Dwarf_Die* unit = nullptr;
+  while ((unit = dwfl_module_nextcu(module, unit, bias)) != nullptr) {
+    if (dwarf_haspc(unit, biased - *bias) == 1) return unit;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 std::unique_ptr<ElfSymbols> ElfSymbols::Open(const std::string& path, const std::string& build_id,
@@ -117,7 +128,7 @@ bool ElfSymbols::AddressOfOffset(uint64_t file_offset, uint64_t* address) const 
 
 std::string ElfSymbols::FunctionFromDebugInfo(uint64_t biased) const {
   Dwarf_Addr bias = 0;
-  Dwarf_Die* unit = dwfl_module_addrdie(module_, biased, &bias);
+  Dwarf_Die* unit = UnitOf(module_, biased, &bias);
   if (unit == nullptr) return "";
   Dwarf_Die* scopes = nullptr;
   const int count = dwarf_getscopes(unit, biased - bias, &scopes);
@@ -140,10 +151,12 @@ std::string ElfSymbols::FunctionFromDebugInfo(uint64_t biased) const {
 ElfSymbols::Place ElfSymbols::Find(uint64_t address) const {
   const uint64_t biased = address + bias_;
   Place place;
-  if (Dwfl_Line* line = dwfl_module_getsrc(module_, biased)) {
+  Dwarf_Addr bias = 0;
+  if (Dwarf_Die* const unit = UnitOf(module_, biased, &bias)) {
     int number = 0;
-    if (const char* file = dwfl_lineinfo(line, nullptr, &number, nullptr, nullptr, nullptr);
-        file != nullptr && number > 0) {
+    Dwarf_Line* const line = dwarf_getsrc_die(unit, biased - bias);
+    const char* const file = line != nullptr ? dwarf_linesrc(line, nullptr, nullptr) : nullptr;
+    if (file != nullptr && dwarf_lineno(line, &number) == 0 && number > 0) {
       place.file = file;
       place.line = number;
     }
