@@ -67,7 +67,9 @@ if(GORDIAN_SANITIZE)
   endif()
   if(GORDIAN_SANITIZE MATCHES thread)
     # Fences are not modelled: what a sequence lock guards is accessed atomically besides.
-    target_compile_options(gordian_sanitize INTERFACE -Wno-tsan)
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      target_compile_options(gordian_sanitize INTERFACE -Wno-tsan)
+    endif()
   endif()
 endif()
 
