@@ -8,15 +8,11 @@
 #include <initializer_list>
 #include <memory>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define GORDIAN_ADDRESS_SANITIZER
-#endif
-
 namespace gordian::cli {
 namespace {
 
 Status InstallFilter(const Needs& needs) {
-#ifdef GORDIAN_ADDRESS_SANITIZER
+#ifdef __SANITIZE_ADDRESS__
   (void)needs;
   return Status::Ok();
 #else

@@ -57,19 +57,13 @@ add_library(gordian_sanitize INTERFACE)
 if(GORDIAN_SANITIZE)
   target_compile_options(gordian_sanitize INTERFACE -fsanitize=${GORDIAN_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(gordian_sanitize INTERFACE -fsanitize=${GORDIAN_SANITIZE})
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-    # By these GCC tells code which sanitizer it is compiled for.
-    if(GORDIAN_SANITIZE MATCHES thread)
-      target_compile_definitions(gordian_sanitize INTERFACE __SANITIZE_THREAD__=1)
-    elseif(GORDIAN_SANITIZE MATCHES address)
-      target_compile_definitions(gordian_sanitize INTERFACE __SANITIZE_ADDRESS__=1)
-    endif()
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND GORDIAN_SANITIZE MATCHES address)
+    # By this GCC tells code that it is compiled for it.
+    target_compile_definitions(gordian_sanitize INTERFACE __SANITIZE_ADDRESS__=1)
   endif()
   if(GORDIAN_SANITIZE MATCHES thread)
     # Fences are not modelled: what a sequence lock guards is accessed atomically besides.
-    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-      target_compile_options(gordian_sanitize INTERFACE -Wno-tsan)
-    endif()
+    target_compile_options(gordian_sanitize INTERFACE -Wno-tsan)
   endif()
 endif()
 
