@@ -66,6 +66,25 @@ Dwarf_Die* UnitOf(Dwfl_Module* module, Dwarf_Addr biased, Dwarf_Addr* bias) {
   return nullptr;
 }
 
+std::string FunctionFromDebugInfo(Dwarf_Die* unit, Dwarf_Addr address) {
+  Dwarf_Die* scopes = nullptr;
+  const int count = dwarf_getscopes(unit, address, &scopes);
+  std::string name;
+  for (int i = 0; i < count && name.empty(); ++i) {  // innermost first
+    const int tag = dwarf_tag(&scopes[i]);
+    if (tag != DW_TAG_subprogram && tag != DW_TAG_inlined_subroutine) continue;
+    if (const char* linkage = LinkageName(&scopes[i])) {
+      name = ReadableFunctionName(linkage);
+    } else if (tag == DW_TAG_inlined_subroutine) {
+      if (const char* plain = dwarf_diename(&scopes[i])) name = plain;
+    } else {
+      break;  // the symbol table has the full name of a function that was not inlined
+    }
+  }
+  free(scopes);
+  return name;
+}
+
 }  // namespace
 
 std::unique_ptr<ElfSymbols> ElfSymbols::Open(const std::string& path, const std::string& build_id,
@@ -126,28 +145,6 @@ bool ElfSymbols::AddressOfOffset(uint64_t file_offset, uint64_t* address) const 
   return false;
 }
 
-std::string ElfSymbols::FunctionFromDebugInfo(uint64_t biased) const {
-  Dwarf_Addr bias = 0;
-  Dwarf_Die* unit = UnitOf(module_, biased, &bias);
-  if (unit == nullptr) return "";
-  Dwarf_Die* scopes = nullptr;
-  const int count = dwarf_getscopes(unit, biased - bias, &scopes);
-  std::string name;
-  for (int i = 0; i < count && name.empty(); ++i) {  // innermost first
-    const int tag = dwarf_tag(&scopes[i]);
-    if (tag != DW_TAG_subprogram && tag != DW_TAG_inlined_subroutine) continue;
-    if (const char* linkage = LinkageName(&scopes[i])) {
-      name = ReadableFunctionName(linkage);
-    } else if (tag == DW_TAG_inlined_subroutine) {
-      if (const char* plain = dwarf_diename(&scopes[i])) name = plain;
-    } else {
-      break;  // the symbol table has the full name of a function that was not inlined
-    }
-  }
-  free(scopes);
-  return name;
-}
-
 ElfSymbols::Place ElfSymbols::Find(uint64_t address) const {
   const uint64_t biased = address + bias_;
   Place place;
@@ -160,8 +157,8 @@ ElfSymbols::Place ElfSymbols::Find(uint64_t address) const {
       place.file = file;
       place.line = number;
     }
+    place.function = FunctionFromDebugInfo(unit, biased - bias);
   }
-  place.function = FunctionFromDebugInfo(biased);
   if (place.function.empty()) {
     GElf_Off offset = 0;
     GElf_Sym symbol;

@@ -38,7 +38,6 @@ class ElfSymbols {
     uint64_t offset, address, bytes;
   };
   ElfSymbols(Dwfl* dwfl, Dwfl_Module* module);
-  std::string FunctionFromDebugInfo(uint64_t biased) const;
 
   Dwfl* dwfl_;
   Dwfl_Module* module_;
