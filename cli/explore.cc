@@ -2,8 +2,6 @@
 // bounds, and the deadlocks among them.
 #include "cli/explore.h"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -16,8 +14,10 @@
 #include <utility>
 #include <vector>
 
+#include "cli/end_signal.h"
 #include "cli/explore_checkpoint.h"
 #include "cli/late_progress.h"
+#include "cli/orders_options.h"
 #include "cli/output.h"
 #include "cli/output_file.h"
 #include "cli/predict_text.h"
@@ -38,9 +38,6 @@ using replayer::WindowState;
 constexpr char kSchema[] = "gordian.explore.v1";
 constexpr char kStem[] = "explored";  // of programs
 constexpr auto kBetweenCheckpoints = std::chrono::seconds(10);
-
-volatile sig_atomic_t end_signal = 0;
-void OnEndSignal(int number) { end_signal = number; }
 
 struct ExploreFlags {
   std::string path;
@@ -88,19 +85,19 @@ class Exploration {
     const Status read =
         replayer::ReadOrders(flags_.path, {}, flags_.orders, [&](RecordedOrders&& orders) {
           failed = Window(orders, explored);
-          return failed.ok() && explored->stopped.empty() && end_signal == 0;
+          return failed.ok() && explored->stopped.empty() && EndSignal() == 0;
         });
     GORDIAN_RETURN_IF_ERROR(read);
     GORDIAN_RETURN_IF_ERROR(failed);
-    if (window_ < checkpoint_.windows.size() && explored->stopped.empty() && end_signal == 0)
+    if (window_ < checkpoint_.windows.size() && explored->stopped.empty() && EndSignal() == 0)
       return OtherTrace("it was made of more calls than these");
     GORDIAN_RETURN_IF_ERROR(Keep());
-    if (end_signal != 0) return Status::Ok();
+    if (EndSignal() != 0) return Status::Ok();
     GORDIAN_RETURN_IF_ERROR(
         WritePrograms({.folder = flags_.output,
                        .stem = kStem,
                        .verify = flags_.verify,
-                       .stopped = [] { return end_signal != 0; },
+                       .stopped = [] { return EndSignal() != 0; },
                        .say = [&](const std::string& text) { progress_.Say(text); }},
                       &explored->predictions, &explored->verified));
     return WriteSchedules(explored->predictions.predicted);
@@ -130,13 +127,13 @@ class Exploration {
         written = Keep();
         next_checkpoint_ = Clock::now() + kBetweenCheckpoints;
       }
-      return written.ok() && explored->stopped.empty() && end_signal == 0;
+      return written.ok() && explored->stopped.empty() && EndSignal() == 0;
     };
     StatusOr<Predictions> window = replayer::ExploreWindow(orders, options, &state);
     if (!window.ok()) return OtherTrace(window.status().message());
     GORDIAN_RETURN_IF_ERROR(written);
     if (state.done) explored->stopped.clear();
-    if (!state.done && explored->stopped.empty() && end_signal == 0) explored->stopped = "states";
+    if (!state.done && explored->stopped.empty() && EndSignal() == 0) explored->stopped = "states";
     const explore::ExploreCounts& counts = state.frontier.counts;
     explored->counts.states += counts.states;
     explored->counts.ends += counts.ends;
@@ -265,18 +262,10 @@ bool PrintFindings(const ExploreFlags& flags, const Explored& explored) {
     const Prediction& found = predictions.predicted[i];
     text += "DEADLOCK (possible): " + SummaryText(found) + "\n" + PredictionText(found);
     if (found.preemptions) text += "  with " + WithCommas(*found.preemptions) + " preemptions\n";
-    if (!flags.output.empty()) text += "  program: " + ProgramPath(flags.output, kStem, i);
-    if (i < explored.verified.size())
-      text += ", hung in " + std::to_string(explored.verified[i].same) + " of " +
-              std::to_string(explored.verified[i].runs) + " runs under the emulator";
-    text += flags.output.empty() ? "\n" : "\n\n";
+    text += ProgramText(flags.output.empty() ? "" : ProgramPath(flags.output, kStem, i), i,
+                        explored.verified);
   }
-  if (!predictions.predicted.empty()) {
-    const FreedomText& freedom = TextOf(replayer::Freedom::kThreadsUnordered);
-    text += std::string("rests on ") + freedom.name + ": " + freedom.rests_on +
-            "\nIf they are ordered: --assume " + freedom.assume +
-            "\nwhat to change: " + freedom.advice + "\n\n";
-  }
+  if (!predictions.predicted.empty()) text += RestsOnText(replayer::Freedom::kThreadsUnordered);
   for (const Prediction& prediction : predictions.unconfirmed)
     text += "not confirmed: " + prediction.doubt + "\n" + PredictionText(prediction) + "\n";
   if (predictions.predicted.empty())
@@ -295,11 +284,7 @@ bool PrintFindings(const ExploreFlags& flags, const Explored& explored) {
             std::string(explored.stopped == "time" ? "--time-limit" : "--max-states") + ": " +
             WithCommas(explored.open) + " states were left to go on from" +
             (flags.checkpoint.empty() ? "" : ", as " + flags.checkpoint + " does") + "\n";
-  if (predictions.left_out > 0)
-    text += WithCommas(predictions.left_out) +
-            " calls before these were not judged: communicators were made or ended after them\n";
-  for (const std::string& reason : predictions.not_judged) text += "not judged: " + reason + "\n";
-  return PrintText(text);
+  return PrintText(text + NotJudgedText(predictions));
 }
 
 int Run(ExploreFlags flags) {
@@ -312,7 +297,7 @@ int Run(ExploreFlags flags) {
     PrintError(status.message());
     return kExitUsage;
   }
-  if (end_signal != 0) return 128 + end_signal;
+  if (EndSignal() != 0) return 128 + EndSignal();
   const Predictions& predictions = explored.predictions;
   if (flags.json) {
     if (!PrintJson(flags, explored)) return kExitUsage;
@@ -372,16 +357,7 @@ void AddExploreVerb(CLI::App& app, VerbContext* context) {
       ->needs(output)
       ->type_name("RUNS")
       ->check(CLI::Range(1, 1000));
-  verb->add_option("--window", flags->orders.window,
-                   "Change the order among so many calls of all ranks at once")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str();
-  verb->add_option("--max-calls", flags->orders.max_calls,
-                   "Judge so many calls of all ranks, from the first on")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str();
+  AddOrdersOptions(verb, &flags->orders);
   verb->add_flag("--json", flags->json, "As JSON (schema gordian.explore.v1)");
   verb->footer(
       "Exit code: 0 no deadlock found; 1 a deadlock found; 2 unreadable input; 3 not judged; the "
@@ -389,13 +365,7 @@ void AddExploreVerb(CLI::App& app, VerbContext* context) {
       "Example: gordian explore latest --preemptions 2 -o explored --verify 2");
   verb->callback([=] {
     context->chosen = [=] {
-      for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
-        struct sigaction action {};
-        action.sa_handler = OnEndSignal;
-        sigemptyset(&action.sa_mask);
-        action.sa_flags = static_cast<int>(SA_RESETHAND);  // a second one ends it at once
-        sigaction(number, &action, nullptr);
-      }
+      TakeEndSignals(SecondSignal::kEnds);
       return Run(*flags);
     };
   });

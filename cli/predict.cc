@@ -2,8 +2,6 @@
 // would.
 #include "replayer/predict/predict.h"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -15,7 +13,9 @@
 #include <vector>
 
 #include "analyzer/exporters/sarif_writer.h"
+#include "cli/end_signal.h"
 #include "cli/late_progress.h"
+#include "cli/orders_options.h"
 #include "cli/output.h"
 #include "cli/output_file.h"
 #include "cli/predict_text.h"
@@ -39,9 +39,6 @@ using replayer::RecordedOrders;
 
 constexpr char kSchema[] = "gordian.predict.v1";
 constexpr char kStem[] = "predicted";  // of programs
-
-volatile sig_atomic_t end_signal = 0;
-void OnEndSignal(int number) { end_signal = number; }
 
 struct PredictFlags {
   std::string path;
@@ -122,21 +119,13 @@ bool PrintFindings(const PredictFlags& flags, const Predictions& predictions,
     text += prediction.freedom == Freedom::kReadinessOrdered ? "MISMATCH" : "DEADLOCK";
     text += known.contains(prediction.sites) ? " (predicted, known): " : " (predicted): ";
     text += SummaryText(prediction) + "\n" + PredictionText(prediction);
-    if (!flags.output.empty()) text += "  program: " + ProgramPath(flags.output, kStem, i);
-    if (i < verified.size())
-      text += ", hung in " + std::to_string(verified[i].same) + " of " +
-              std::to_string(verified[i].runs) + " runs under the emulator";
-    if (!flags.output.empty()) text += "\n";
-    text += "\n";
+    text +=
+        ProgramText(flags.output.empty() ? "" : ProgramPath(flags.output, kStem, i), i, verified);
   }
   for (const Freedom freedom : {Freedom::kThreadsUnordered, Freedom::kReadinessOrdered}) {
-    if (std::none_of(predictions.predicted.begin(), predictions.predicted.end(),
-                     [&](const Prediction& found) { return found.freedom == freedom; }))
-      continue;
-    const FreedomText& rests = TextOf(freedom);
-    text += std::string("rests on ") + rests.name + ": " + rests.rests_on +
-            "\nIf they are ordered: --assume " + rests.assume +
-            "\nwhat to change: " + rests.advice + "\n\n";
+    if (std::any_of(predictions.predicted.begin(), predictions.predicted.end(),
+                    [&](const Prediction& found) { return found.freedom == freedom; }))
+      text += RestsOnText(freedom);
   }
   for (const Prediction& prediction : predictions.unconfirmed) {
     text += "not confirmed: " + prediction.doubt + "\n" + PredictionText(prediction) + "\n";
@@ -149,12 +138,7 @@ bool PrintFindings(const PredictFlags& flags, const Predictions& predictions,
             WithCommas(predictions.calls) + " calls of " + WithCommas(predictions.ranks) +
             " ranks leads to one\n";
   }
-  if (predictions.left_out > 0)
-    text += WithCommas(predictions.left_out) +
-            " calls before these were not judged: communicators were "
-            "made or ended after them\n";
-  for (const std::string& reason : predictions.not_judged) text += "not judged: " + reason + "\n";
-  return PrintText(text);
+  return PrintText(text + NotJudgedText(predictions));
 }
 
 exporters::SarifPlace PlaceOf(const CallNames& names, OpId id, const std::string& text) {
@@ -211,7 +195,7 @@ int Run(PredictFlags flags) {
     LateProgress progress(flags.json);
     flags.predict.progress = [&](const replayer::PredictProgress& now) {
       progress.Say(ProgressText(now));
-      return end_signal == 0;
+      return EndSignal() == 0;
     };
     bool first = true;
     status = replayer::ReadOrders(flags.path, {}, flags.orders, [&](RecordedOrders&& orders) {
@@ -223,17 +207,17 @@ int Run(PredictFlags flags) {
         replayer::Merge(std::move(window), orders.free, &predictions);
       }
       progress.Say(WithCommas(predictions.calls) + " calls judged");
-      return end_signal == 0;
+      return EndSignal() == 0;
     });
-    if (status.ok() && end_signal == 0)
+    if (status.ok() && EndSignal() == 0)
       status = WritePrograms({.folder = flags.output,
                               .stem = kStem,
                               .verify = flags.verify,
-                              .stopped = [] { return end_signal != 0; },
+                              .stopped = [] { return EndSignal() != 0; },
                               .say = [&](const std::string& text) { progress.Say(text); }},
                              &predictions, &verified);
   }
-  if (end_signal != 0) return 128 + end_signal;
+  if (EndSignal() != 0) return 128 + EndSignal();
   if (!status.ok()) {
     PrintError(status.message());
     return kExitUsage;
@@ -294,16 +278,7 @@ void AddPredictVerb(CLI::App& app, VerbContext* context) {
   verb->add_option("--sarif", flags->sarif,
                    "Also write what is predicted as SARIF, for code scanners")
       ->type_name("FILE");
-  verb->add_option("--window", flags->orders.window,
-                   "Change the order among so many calls of all ranks at once")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str();
-  verb->add_option("--max-calls", flags->orders.max_calls,
-                   "Judge so many calls of all ranks, from the first on")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str();
+  AddOrdersOptions(verb, &flags->orders);
   verb->add_option("--max-states", flags->predict.max_states,
                    "Search so many states for candidates that are not reached at once")
       ->type_name("N")
@@ -316,13 +291,7 @@ void AddPredictVerb(CLI::App& app, VerbContext* context) {
       "Example: gordian predict latest -o predicted --verify 2");
   verb->callback([=] {
     context->chosen = [=] {
-      for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
-        struct sigaction action {};
-        action.sa_handler = OnEndSignal;
-        sigemptyset(&action.sa_mask);
-        action.sa_flags = static_cast<int>(SA_RESETHAND);  // a second one ends it at once
-        sigaction(number, &action, nullptr);
-      }
+      TakeEndSignals(SecondSignal::kEnds);
       return Run(*flags);
     };
   });

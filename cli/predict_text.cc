@@ -54,6 +54,22 @@ const FreedomText& TextOf(Freedom freedom) {
   return freedom == Freedom::kReadinessOrdered ? kReadinessOrdered : kThreadsUnordered;
 }
 
+std::string RestsOnText(Freedom freedom) {
+  const FreedomText& text = TextOf(freedom);
+  return std::string("rests on ") + text.name + ": " + text.rests_on +
+         "\nIf they are ordered: --assume " + text.assume + "\nwhat to change: " + text.advice +
+         "\n\n";
+}
+
+std::string NotJudgedText(const replayer::Predictions& predictions) {
+  std::string text;
+  if (predictions.left_out > 0)
+    text += WithCommas(predictions.left_out) +
+            " calls before these were not judged: communicators were made or ended after them\n";
+  for (const std::string& reason : predictions.not_judged) text += "not judged: " + reason + "\n";
+  return text;
+}
+
 CallNames::CallNames(const replayer::Schedule& schedule) : schedule_(schedule) {
   ForEachOp(schedule, [this](size_t rank, size_t thread, const Op& op) {
     places_[op.id] = {&op, rank, thread};

@@ -20,6 +20,11 @@ struct FreedomText {
   const char* advice;    // what to change
 };
 const FreedomText& TextOf(replayer::Freedom freedom);
+// Lines: what findings with this freedom rest on, and what to change.
+std::string RestsOnText(replayer::Freedom freedom);
+
+// Lines: the calls that were not judged, and why.
+std::string NotJudgedText(const replayer::Predictions& predictions);
 
 // Names calls of a schedule, which must outlive it, as people know them.
 class CallNames {

@@ -23,6 +23,16 @@ std::string ProgramPath(const std::string& folder, const std::string& stem, size
   return folder + "/" + NameOf(stem, number);
 }
 
+std::string ProgramText(const std::string& path, size_t number,
+                        const std::vector<ProgramRuns>& verified) {
+  if (path.empty()) return "\n";
+  std::string text = "  program: " + path;
+  if (number < verified.size())
+    text += ", hung in " + std::to_string(verified[number].same) + " of " +
+            std::to_string(verified[number].runs) + " runs under the emulator";
+  return text + "\n\n";
+}
+
 Status WritePrograms(const WantedPrograms& wanted, replayer::Predictions* predictions,
                      std::vector<ProgramRuns>* verified) {
   if (wanted.folder.empty()) return Status::Ok();

@@ -26,6 +26,10 @@ struct WantedPrograms {
 
 std::string ProgramPath(const std::string& folder, const std::string& stem, size_t number);
 
+// Ends the text of a finding: the program at `path`, if not empty, and how often it hung.
+std::string ProgramText(const std::string& path, size_t number,
+                        const std::vector<ProgramRuns>& verified);
+
 // Writes one program a prediction, and runs it. Those that did not hang each time, with the
 // predicted verdict, become unconfirmed; those that a run decides on, and that did hang, predicted.
 Status WritePrograms(const WantedPrograms& wanted, replayer::Predictions* predictions,

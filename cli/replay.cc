@@ -1,6 +1,5 @@
 // gordian replay: writes a small program that hangs as a recorded job did.
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 
 #include "analyzer/importers/flight_recorder.h"
 #include "cli/analyze/recorded.h"
+#include "cli/end_signal.h"
 #include "cli/job/session.h"
 #include "cli/output.h"
 #include "cli/output_file.h"
@@ -48,19 +48,6 @@ constexpr char kBenchBinary[] = "bench";
 constexpr int kMostRuns = 1000;
 constexpr size_t kManyCalls = 10'000;
 constexpr double kMinimizeSeconds = 30;  // then --minimize keeps the smallest schedule found so far
-
-volatile sig_atomic_t end_signal = 0;
-void OnEndSignal(int number) { end_signal = number; }
-
-// From here on SIGINT and SIGTERM end the verb in order, after its cleanup.
-void TakeEndSignals() {
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
-    struct sigaction action {};
-    action.sa_handler = OnEndSignal;
-    sigemptyset(&action.sa_mask);
-    sigaction(number, &action, nullptr);
-  }
-}
 
 struct ReplayFlags {
   std::string path;
@@ -185,7 +172,7 @@ void LearnSignature(replayer::Signature* wanted, replayer::Verified* verified) {
 
 replayer::VerifyTools Tools(const replayer::Schedule& schedule) {
   replayer::VerifyTools tools = FindVerifyTools();
-  tools.stopped = [] { return end_signal != 0; };
+  tools.stopped = [] { return EndSignal() != 0; };
   // A suspicion needs time, and some suspicions more than one round.
   if (schedule.origin.confidence != "confirmed") tools.patience_s = 4;
   return tools;
@@ -218,7 +205,7 @@ std::optional<replayer::Schedule> Minimized(const replayer::Schedule& schedule,
       progress->Say("minimizing: " + std::string(now.step) + ", " + std::to_string(now.ranks) +
                     " ranks, " + std::to_string(now.operations) + " operations");
     }
-    return end_signal == 0 && Now() - begin < kMinimizeSeconds;
+    return EndSignal() == 0 && Now() - begin < kMinimizeSeconds;
   };
   replayer::MinimizeReport report = replayer::Minimize(schedule, options);
   progress->Clear();
@@ -609,9 +596,9 @@ void AddReplayVerb(CLI::App& app, VerbContext* context) {
   verb->callback([=, all_steps = verb->get_option("--all-steps")] {
     flags->benchmark = all_steps->count() > 0;
     context->chosen = [=] {
-      TakeEndSignals();
+      TakeEndSignals(SecondSignal::kWaits);
       const int code = Replay(*flags);
-      return end_signal == 0 ? code : 128 + end_signal;
+      return EndSignal() == 0 ? code : 128 + EndSignal();
     };
   });
 }

@@ -1,0 +1,18 @@
+#include "cli/orders_options.h"
+
+namespace gordian::cli {
+
+void AddOrdersOptions(CLI::App* verb, replayer::OrdersOptions* orders) {
+  verb->add_option("--window", orders->window,
+                   "Change the order among so many calls of all ranks at once")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  verb->add_option("--max-calls", orders->max_calls,
+                   "Judge so many calls of all ranks, from the first on")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+}
+
+}  // namespace gordian::cli
