@@ -142,11 +142,8 @@ class Exploration {
     explored->counts.cut += counts.cut;
     explored->open += state.frontier.open.size();
     checkpoint_.windows[window_] = std::move(state);
-    if (window_++ == 0) {
-      explored->predictions = std::move(*window);
-    } else {
-      replayer::Merge(std::move(*window), orders.free, &explored->predictions);
-    }
+    ++window_;
+    replayer::Merge(std::move(*window), orders.free, &explored->predictions);
     return Status::Ok();
   }
 

@@ -197,15 +197,10 @@ int Run(PredictFlags flags) {
       progress.Say(ProgressText(now));
       return EndSignal() == 0;
     };
-    bool first = true;
     status = replayer::ReadOrders(flags.path, {}, flags.orders, [&](RecordedOrders&& orders) {
       Predictions window = replayer::Predict(orders, flags.predict);
       flags.predict.max_states -= std::min(flags.predict.max_states - 1, window.states);
-      if (std::exchange(first, false)) {
-        predictions = std::move(window);
-      } else {
-        replayer::Merge(std::move(window), orders.free, &predictions);
-      }
+      replayer::Merge(std::move(window), orders.free, &predictions);
       progress.Say(WithCommas(predictions.calls) + " calls judged");
       return EndSignal() == 0;
     });

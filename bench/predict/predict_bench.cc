@@ -99,11 +99,7 @@ Measured Predict(const std::string& path) {
   const Status status =
       replayer::ReadOrders(path, {}, options, [&](replayer::RecordedOrders&& orders) {
         replayer::Predictions window = replayer::Predict(orders);
-        if (measured.windows++ == 0) {
-          all = std::move(window);
-        } else {
-          replayer::Merge(std::move(window), orders.free, &all);
-        }
+        replayer::Merge(std::move(window), orders.free, &all);
         return true;
       });
   if (!status.ok()) Fail(status.ToString());
@@ -111,6 +107,7 @@ Measured Predict(const std::string& path) {
     Fail("not judged: " + (all.not_judged.empty() ? "no reason" : all.not_judged.front()));
   measured.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  measured.windows = all.windows;
   measured.calls = all.calls;
   measured.found = all.predicted.size() + all.unconfirmed.size();
   return measured;

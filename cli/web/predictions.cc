@@ -39,18 +39,13 @@ std::string PredictionsJson(const std::string& path) {
   replayer::PredictOptions options;
   options.progress = [end_ns](const replayer::PredictProgress&) { return MonoNs() < end_ns; };
   replayer::Predictions all;
-  bool first = true;
   // What the job says must be run, which the page does not do.
   const replayer::OrdersOptions orders_options{.buckets_ordered = true};
   const Status status =
       replayer::ReadOrders(path, {}, orders_options, [&](replayer::RecordedOrders&& orders) {
         replayer::Predictions window = replayer::Predict(orders, options);
         options.max_states -= std::min(options.max_states - 1, window.states);
-        if (std::exchange(first, false)) {
-          all = std::move(window);
-        } else {
-          replayer::Merge(std::move(window), orders.free, &all);
-        }
+        replayer::Merge(std::move(window), orders.free, &all);
         return MonoNs() < end_ns;
       });
   if (!status.ok()) spdlog::info("page: {}", status.message());

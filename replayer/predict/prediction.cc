@@ -42,6 +42,12 @@ void PredictionList::MoveTo(Predictions* all) {
 }
 
 void Merge(Predictions&& window, bool free, Predictions* all) {
+  if (all->windows == 0) {
+    *all = std::move(window);
+    all->windows = 1;
+    return;
+  }
+  ++all->windows;
   std::map<std::set<std::string>, Prediction> found;
   for (Predictions* const of : {all, &window}) {
     for (std::vector<Prediction>* const list : {&of->predicted, &of->unconfirmed}) {

@@ -49,9 +49,10 @@ struct Predictions {
   bool complete = false;
   size_t candidates = 0, states = 0;
   size_t ranks = 0, calls = 0, left_out = 0;  // judged; called before those
+  size_t windows = 0;                         // that Merge has added
 };
 
-// Adds the predictions of a later window of the same job.
+// Adds the predictions of the next window of the same job.
 void Merge(Predictions&& window, bool free, Predictions* all);
 
 // Predictions of one window; of those with equal sites, one.
