@@ -90,7 +90,7 @@ class Graph {
   uint32_t* ClockOf(uint32_t call) { return &clocks_[size_t{call} * width_]; }
   const uint32_t* ClockOf(uint32_t call) const { return &clocks_[size_t{call} * width_]; }
 
-  // Of a thread of its rank: the first call that does not come before `call` in every run.
+  // Returns the first call of a thread of its rank that does not come before `call` in every run.
   uint32_t Bound(uint32_t call, uint32_t actor) const {
     if (calls_[call].actor == actor) return position_[call] + 1;
     return ClockOf(call)[place_[actor]];
@@ -428,8 +428,8 @@ class Graph {
   std::vector<uint32_t> doer_;  // of each call: index into open_; kNone: its end is in no cycle
   std::vector<Class> classes_;
   std::map<std::pair<size_t, uint32_t>, std::vector<uint32_t>> of_component_;  // ... and of a rank
-  // Of calls of a thread that fold alike, use the same, and end in one component: whether they were
-  // looked for, and the classes without a cycle so far.
+  // For each set of a thread's calls that fold alike, use the same and end in one component:
+  // whether the graph has looked for a cycle there, and the classes that have none so far.
   std::vector<std::pair<bool, std::vector<uint32_t>>> open_;
   std::set<std::tuple<size_t, uint32_t, uint32_t>> found_;
   std::vector<Node> from_;   // of FindPath(): the node before each one that it reached

@@ -156,8 +156,8 @@ class Explorer::Search {
     return a.group == b.group && (Bounded() || Depend(a.next, b.next));
   }
 
-  // Of the source sets that one enabled actor needs, the one with the fewest that are awake.
-  // Without any, all that are enabled.
+  // Takes, of the source sets that each enabled actor needs, the one with the fewest actors that
+  // are awake; without any, all enabled actors.
   Choice Choose(const std::vector<Actor>& actors, const std::vector<uint32_t>& asleep) const {
     const auto sleeps = [&](size_t actor) {
       return std::binary_search(asleep.begin(), asleep.end(), static_cast<uint32_t>(actor));

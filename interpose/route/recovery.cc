@@ -292,9 +292,10 @@ bool InPlace(const UnitTable& table, const Unit& unit) {
   return WrittenOver(table, unit).count != 0;
 }
 
-// Of a unit that NCCL is about to launch. Nothing may come between the copy and the operation.
+// Copies what a unit that NCCL is about to launch writes over. The caller lets nothing come
+// between the copy and the operation on the stream.
 Shadow MakeShadowOf(const UnitTable& table, const Unit& unit) {
-  // Never recovered any more.
+  // gordian does not recover such a communicator.
   if (table.unguarded.load(std::memory_order_relaxed) != 0 || table.registered.load() != 0)
     return {};
   const Bytes bytes = WrittenOver(table, unit);

@@ -21,8 +21,8 @@ class ShadowPool {
     count_ = cursor_ = 0;
   }
 
-  // Takes a range that nobody holds yet, so that no sweep frees it. False: no gap is as long, or
-  // there are kMostRanges.
+  // Takes a range without a holder: Sweep does not free it until Hold names one. False: no gap is
+  // as long, or there are kMostRanges.
   bool Take(uint64_t bytes, uint64_t* at) {
     if (bytes == 0 || bytes > bytes_ || count_ == kMostRanges) return false;
     const uint64_t length = (bytes + kAlign - 1) / kAlign * kAlign;

@@ -28,8 +28,8 @@ void MakeShadowPool(int device);
 // Has the stream, which must not be captured, copy these bytes.
 Shadow MakeShadow(int device, const void* from, uint64_t bytes, void* stream);
 
-// The operation stands on its stream. A shadow that nobody holds keeps its memory for ever, since
-// nobody knows when the copy is over.
+// Names the operation that the shadow is for, once it stands on its stream. A shadow without one
+// keeps its memory for ever, since the pool cannot tell when the copy is over.
 void HoldShadow(int device, const Shadow& shadow, uint64_t holder);
 
 }  // namespace gordian::interpose

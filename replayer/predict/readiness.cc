@@ -206,7 +206,7 @@ class Swapper {
 
   const Schedule& schedule_;
   const size_t max_pairs_;
-  // Of a communicator and rank, in the recorded order; and each one's place there.
+  // The calls of each communicator and rank in the recorded order, and each call's place there.
   std::map<std::pair<int, size_t>, std::vector<const Op*>> collectives_;
   std::unordered_map<OpId, size_t> numbers_;
   std::map<int, std::set<std::pair<Shape, Shape>>> tried_;  // by communicator
