@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-from run_torch import HERE, LONGEST_S, SKIP, Failure, end, interpreter
+from run_torch import HERE, LONGEST_S, SKIP, Failure, end, guilty_lines, interpreter
 
 JOB = os.path.join(HERE, "plan_job.py")
 EXAMPLE = os.path.join(os.path.dirname(os.path.dirname(HERE)), "examples", "torch-plan", "train.py")
@@ -61,12 +61,10 @@ class Case:
         if (verdict["verdict"], verdict["confidence"]) != ("deadlock", "confirmed"):
             raise Failure(f"{verdict['verdict']}, {verdict['confidence']}: {verdict['summary']}")
         report = self.run([self.gordian, "explain", session], code=1)
-        with open(JOB, encoding="utf-8") as f:
-            lines = {line.rpartition("# guilty: ")[2].strip(): number for number, line in enumerate(f, 1)
-                     if "# guilty: " in line}
         for what in ("the rank that waits", "the rank that left"):
-            if f"plan_job.py:{lines[what]} " not in report:
-                raise Failure(f"the report does not name line {lines[what]}, {what}:\n{report}")
+            for line in guilty_lines(JOB, what):
+                if f"plan_job.py:{line} " not in report:
+                    raise Failure(f"the report does not name line {line}, {what}:\n{report}")
         # The line of an operation is the job's, not one of gordian's package between it and PyTorch.
         if re.search(r"^ *\|? +at plan\.py:", report, re.M):
             raise Failure(f"an operation has a line of plan.py:\n{report}")
