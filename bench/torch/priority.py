@@ -9,7 +9,7 @@ import contextlib
 import torch
 import torch.distributed as dist
 
-_OWN_ITERATIONS = 2  # of DDP: after its first it forms the buckets that it keeps
+from gordian.torch.buckets import OWN_ITERATIONS, as_it_is, reduce_as_ddp, views_of
 
 
 def order_of(buckets):
@@ -34,7 +34,7 @@ class Priority:
     def __init__(self, model, make_optimizer, buckets):
         self._model, self._make_optimizer, self._order = model, make_optimizer, order_of(buckets)
         self._share = 1.0 / dist.get_world_size(model.process_group)
-        self._own_left = _OWN_ITERATIONS
+        self._own_left = OWN_ITERATIONS
         self._optimizer = make_optimizer(list(model.parameters()))
         device = next(model.parameters()).device
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
@@ -49,20 +49,15 @@ class Priority:
     def on_bucket(self, bucket):
         data = bucket.buffer()
         if self._own_left:
-            self._layout[bucket.index()] = [
-                (parameter, view.size(), view.stride(), view.storage_offset() - data.storage_offset())
-                for parameter, view in zip(bucket.parameters(), bucket.gradients())]
-            work = dist.all_reduce(data.mul_(self._share), group=self._model.process_group, async_op=True)
-            return work.get_future().then(lambda future: future.value()[0])
+            self._layout[bucket.index()] = views_of(bucket)
+            return reduce_as_ddp(data, self._share, self._model.process_group)
         number = len(self._layout) - bucket.index()
         self._sums[number] = data * self._share
         self._ready[number] = torch.cuda.current_stream().record_event() if self._stream else None
         while self._next < len(self._order) and self._order[self._next] in self._ready:
             self._send(self._order[self._next])
             self._next += 1
-        done = torch.futures.Future(devices=[data.device] if self._stream else None)
-        done.set_result(data)
-        return done
+        return as_it_is(data)
 
     def _send(self, number):
         if self._stream:

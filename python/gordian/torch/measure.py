@@ -24,9 +24,8 @@ import time
 import torch
 import torch.distributed as dist
 
-from gordian.torch.buckets import bucket_name
+from gordian.torch.buckets import OWN_ITERATIONS, as_it_is, bucket_name
 
-_OWN_ITERATIONS = 2  # of DDP: after its first it forms the buckets that it keeps
 _LEAST = 5
 
 
@@ -57,7 +56,7 @@ class Times:
         self._model = model
         self._clock = _Clock(next(model.parameters()).device)
         self._share = 1.0 / dist.get_world_size(model.process_group)
-        self._left_out = _OWN_ITERATIONS
+        self._left_out = OWN_ITERATIONS
         self._buckets = []  # of this iteration, in DDP's order: (data, parameters, ready)
         self._iterations = []
         self._forwards = None  # (parameters of a module, when it began)
@@ -90,9 +89,7 @@ class Times:
         self._buckets.append((data, bucket.parameters(), self._clock.now()))
         if bucket.is_last():
             self._reduce()
-        done = torch.futures.Future(devices=[data.device] if data.is_cuda else None)
-        done.set_result(data)
-        return done
+        return as_it_is(data)
 
     def _reduce(self):
         reduced = []
@@ -139,7 +136,7 @@ class Times:
         """What `gordian plan` reads, from all ranks: a dictionary. Collective."""
         if len(self._iterations) < _LEAST:
             raise RuntimeError(f"{len(self._iterations)} iterations were measured, beside DDP's "
-                               f"first {_OWN_ITERATIONS}: times need {_LEAST} at least")
+                               f"first {OWN_ITERATIONS}: times need {_LEAST} at least")
         device = next(self._model.parameters()).device
         columns = [[statistics.median(iteration[kind][at] for iteration in self._iterations)
                     for at in range(len(self._elements))] for kind in range(3)]

@@ -25,13 +25,13 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from gordian.torch.buckets import bucket_name
+from gordian.torch.buckets import (OWN_ITERATIONS, as_it_is, bucket_name, reduce_as_ddp,
+                                   views_of)
 from gordian.torch.plan_file import PlanError, PlanFile
 
 __all__ = ["PlanError", "PlannedOptimizer", "follow"]
 
-_OWN_ITERATIONS = 2  # of DDP: after its first it forms the buckets that it keeps
-_TEXT_BYTES = 512    # of what the ranks compare
+_TEXT_BYTES = 512  # of what the ranks compare
 
 
 def follow(model, optimizer, path, second_link=None, before_update=None):
@@ -135,7 +135,7 @@ class _Run:
         on_gpu = device.type == "cuda"
         self._streams = [torch.cuda.Stream(device) for _ in links] if on_gpu else None
         self._device = device
-        self._own_left = _OWN_ITERATIONS
+        self._own_left = OWN_ITERATIONS
         self._layout = {}  # number -> (elements, [(parameter, size, stride, offset)])
         self._spare = {}   # number -> buffers
         self._open = {}    # generation -> _Generation
@@ -209,9 +209,7 @@ class _Run:
             generation.ready[number] = torch.cuda.current_stream(self._device).record_event()
         for send in self._now.ready.get(number, ()):
             self._send(send.link, send.item, generation)
-        done = torch.futures.Future(devices=[self._device] if self._streams else None)
-        done.set_result(data)
-        return done
+        return as_it_is(data)
 
     def _reduce_as_ddp(self, bucket):
         data = bucket.buffer()
@@ -221,11 +219,8 @@ class _Run:
         if bucket.index() == 0:
             self._layout.clear()
         self._seen.add(bucket.index())
-        self._layout[bucket.index()] = (data.numel(), [
-            (parameter, view.size(), view.stride(), view.storage_offset() - data.storage_offset())
-            for parameter, view in zip(bucket.parameters(), bucket.gradients())])
-        work = dist.all_reduce(data.mul_(self._share), group=self.links[0], async_op=True)
-        return work.get_future().then(lambda future: future.value()[0])
+        self._layout[bucket.index()] = (data.numel(), views_of(bucket))
+        return reduce_as_ddp(data, self._share, self.links[0])
 
     def _fit(self):
         """Holds DDP's buckets against the plan's, and numbers them likewise: 1 is the input's."""
