@@ -169,30 +169,36 @@ def refused(options, condition):
 
 
 def in_the_middle(run):
-    """Waits until all ranks have been told to go on. Returns the last one's pid."""
+    """Waits until gordian has told both ranks to go on. Returns the last one's pid, or None if the recovery ended first."""
     header = struct.Struct("=QIIIIiIIIQ")  # of ring::RecoveryFile
+    order = struct.Struct("=I")
     order_at = header.size + 32 * 16 + 4
-
-    def told_to_go_on():
-        found = sorted(glob.glob(os.path.join(run.session, "recovery.*")))
-        for path in found:
-            with open(path, "rb") as f:
-                f.seek(order_at)
-                if struct.unpack("=I", f.read(4))[0] != 3:
-                    return False
-        return len(found) == 2
-
     end = time.monotonic() + HANGS
-    while not told_to_go_on():
+    while True:
+        paths = sorted(glob.glob(os.path.join(run.session, "recovery.*")))
+        orders = []
+        try:
+            for path in paths:
+                with open(path, "rb") as f:
+                    f.seek(order_at)
+                    orders.append(f.read(order.size))
+        except FileNotFoundError:
+            return None  # gordian removes the files when a recovery ends
+        # A rank that has just made its file may not have given it its length.
+        if orders == [order.pack(3)] * 2:
+            return max(int(path.rsplit(".", 1)[1]) for path in paths)
+        if "gordian: recovered in" in run.text():
+            return None
         run.need(time.monotonic() < end and run.process.poll() is None, "no recovery begins")
-    return max(int(path.rsplit(".", 1)[1]) for path in glob.glob(os.path.join(run.session, "recovery.*")))
 
 
 def broken(options):
     """In the middle a rank dies, or its program aborts a communicator: all ends in a clear report, not in a wrong result or in
     silence."""
     run = Run(options, "recover")
-    os.kill(in_the_middle(run), signal.SIGKILL if options.kill else signal.SIGUSR1)
+    pid = in_the_middle(run)
+    if pid:
+        os.kill(pid, signal.SIGKILL if options.kill else signal.SIGUSR1)
     run.until(lambda: "gordian: the recovery failed (failed): " in run.text() or "gordian: recovered in" in run.text(),
               "a line that says what became of it")
     run.need(" must be" not in run.text(), "a rank saw a wrong result")
