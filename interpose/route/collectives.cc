@@ -132,7 +132,7 @@ bool OpenRuntime(const char* path) {
   find(&g_cuda.event_query, Library::kRuntime, "cudaEventQuery");
   find(&g_cuda.exchange_capture_mode, Library::kRuntime, "cudaThreadExchangeStreamCaptureMode");
   find(&g_cuda.stream_wait_value64, Library::kDriver, "cuStreamWaitValue64_v2");
-  return g_runtime.grtUseCudaStreams(&g_cuda) == grtSuccess && (!WantsRecovery() || Arm());
+  return g_runtime.grtUseCudaStreams(&g_cuda) == grtSuccess;
 }
 
 // What `gordian run` adds up at the end: a file of this process's own.
@@ -203,6 +203,7 @@ void ArmSpare(RoutedComm& routed, int ranks, const Voter& voter) {
 // at once.
 void Agree(Voter* voters, uint32_t count, int ranks, const grtUniqueId& id, bool wanted) {
   const int saved = errno;
+  if (WantsRecovery() && !Arm()) wanted = false;
   for (uint32_t i = 0; i < count; ++i) {
     RoutedComm* routed = voters[i].routed = Free();
     if (routed == nullptr) {
@@ -400,6 +401,7 @@ bool LookForCollectives() {
   if (g_looking.exchange(1) != 0) return g_collectives.load(std::memory_order_acquire) == 2;
   const char* names = getenv("GORDIAN_COLLECTIVES_NAMES");
   if (names != nullptr && *names != '\0') g_names = names;
+  LookForRecovery();
   MapCounters();
   const bool on = OpenRuntime(path);
   g_collectives.store(on ? 2 : 1, std::memory_order_release);
@@ -454,7 +456,7 @@ bool RouteOperation(ring::CallId call, const OperationArguments& a, OperationRou
 void TellEarly(ring::Header& header) {
   if (g_collectives.load(std::memory_order_acquire) != 2) return;
   // NCCL has all operations, which begin in their order.
-  if (IsArmed() && g_recovered.load(std::memory_order_acquire) == 0) return;
+  if (WantsRecovery() && g_recovered.load(std::memory_order_acquire) == 0) return;
   constexpr int kTries = 20;
   grtFrontName_t names[ring::kMaxEarly];
   uint32_t count = 0;

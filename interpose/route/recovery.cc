@@ -27,6 +27,7 @@ GORDIAN_BIND_FIRST_VERSION(pthread_detach);
 
 namespace gordian::interpose {
 
+constinit std::atomic<uint32_t> g_wants_recovery = 0;
 constinit std::atomic<uint32_t> g_armed = 0;
 constinit std::atomic<uint32_t> g_recovered = 0;
 
@@ -905,17 +906,42 @@ bool MapFile() {
   return true;
 }
 
+// The first function that CUDA lacks, or null.
+const char* MissingFunction() {
+  Load(&g_more_cuda.malloc, Library::kRuntime, "cudaMalloc");
+  Load(&g_more_cuda.memcpy_async, Library::kRuntime, "cudaMemcpyAsync");
+  Load(&g_more_cuda.stream_create, Library::kRuntime, "cudaStreamCreateWithFlags");
+  Load(&g_more_cuda.stream_query, Library::kRuntime, "cudaStreamQuery");
+  Load(&g_cuda.stream_wait_value64, Library::kDriver, "cuStreamWaitValue64_v2");
+  const struct {
+    bool found;
+    const char* name;
+  } needed[] = {
+      {g_more_cuda.malloc != nullptr, "cudaMalloc"},
+      {g_more_cuda.memcpy_async != nullptr, "cudaMemcpyAsync"},
+      {g_more_cuda.stream_create != nullptr, "cudaStreamCreateWithFlags"},
+      {g_more_cuda.stream_query != nullptr, "cudaStreamQuery"},
+      {OpenShadows(IsOverAt), "cudaGetLastError"},
+      {g_cuda.stream_wait_value64 != nullptr, "cuStreamWaitValue64"},
+      {g_cuda.host_alloc != nullptr, "cudaHostAlloc"},
+      {g_cuda.event_create != nullptr, "cudaEventCreateWithFlags"},
+      {g_cuda.event_record != nullptr, "cudaEventRecord"},
+      {g_cuda.event_query != nullptr, "cudaEventQuery"},
+      {g_cuda.stream_is_capturing != nullptr, "cudaStreamIsCapturing"},
+      {g_cuda.get_device != nullptr, "cudaGetDevice"},
+      {g_cuda.set_device != nullptr, "cudaSetDevice"},
+  };
+  for (const auto& function : needed) {
+    if (!function.found) return function.name;
+  }
+  return nullptr;
+}
+
 const char* WhyNot() {
-  bool all = Load(&g_more_cuda.malloc, Library::kRuntime, "cudaMalloc");
-  all &= Load(&g_more_cuda.memcpy_async, Library::kRuntime, "cudaMemcpyAsync");
-  all &= Load(&g_more_cuda.stream_create, Library::kRuntime, "cudaStreamCreateWithFlags");
-  all &= Load(&g_more_cuda.stream_query, Library::kRuntime, "cudaStreamQuery");
-  all &= OpenShadows(IsOverAt);
-  if (!all || g_cuda.stream_wait_value64 == nullptr || g_cuda.host_alloc == nullptr ||
-      g_cuda.event_create == nullptr || g_cuda.event_record == nullptr ||
-      g_cuda.event_query == nullptr || g_cuda.stream_is_capturing == nullptr ||
-      g_cuda.set_device == nullptr) {
-    return "this CUDA lacks a function that it needs";
+  if (const char* const missing = MissingFunction()) {
+    static char why[96];
+    snprintf(why, sizeof why, "this CUDA has no %s", missing);
+    return why;
   }
   if (RealNccl<ncclResult_t (*)(ncclComm_t, int)>(ring::kCall_ncclCommRevoke) == nullptr) {
     return "it needs ncclCommRevoke, which NCCL has from 2.28.7 on";
@@ -933,18 +959,23 @@ const char* WhyNot() {
 
 }  // namespace
 
-bool WantsRecovery() {
+void LookForRecovery() {
   const char* wanted = getenv("GORDIAN_RECOVERY");
-  return wanted != nullptr && strcmp(wanted, "1") == 0;
+  if (wanted != nullptr && strcmp(wanted, "1") == 0) g_wants_recovery.store(1);
 }
 
 bool Arm() {
-  if (const char* const why = WhyNot()) {
-    Say("the job cannot be recovered", why);
-    return false;
+  enum : uint32_t { kUnknown, kArming, kNever, kArmed };
+  constinit static std::atomic<uint32_t> state = kUnknown;
+  uint32_t found = kUnknown;
+  if (state.compare_exchange_strong(found, kArming)) {
+    const char* const why = WhyNot();
+    if (why != nullptr) Say("the job cannot be recovered", why);
+    if (why == nullptr) g_armed.store(1, std::memory_order_release);
+    state.store(why == nullptr ? kArmed : kNever);
   }
-  g_armed.store(1, std::memory_order_release);
-  return true;
+  while (state.load() == kArming) Pause(1000 * kMicrosecond);
+  return state.load() == kArmed;
 }
 
 void ArmComm(RoutedComm& routed, int ranks, int rank, int device) {

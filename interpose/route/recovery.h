@@ -36,8 +36,12 @@ inline bool IsArmed() { return g_armed.load(std::memory_order_acquire) != 0; }
 // The runtime has carried out something in this process.
 extern std::atomic<uint32_t> g_recovered;
 
-bool WantsRecovery();  // GORDIAN_RECOVERY
-// Once the runtime is there. False: something is missing, and a line has said what.
+// GORDIAN_RECOVERY, as LookForRecovery has found it.
+extern std::atomic<uint32_t> g_wants_recovery;
+inline bool WantsRecovery() { return g_wants_recovery.load(std::memory_order_acquire) != 0; }
+void LookForRecovery();
+// Once a communicator was made: the driver's library is there no earlier. The first call arms; the
+// others wait for it. False: something is missing, and a line has said what.
 bool Arm();
 // A spare was made for it.
 void ArmComm(RoutedComm& routed, int ranks, int rank, int device);
