@@ -2,6 +2,7 @@
 // rounds.
 #include <gtest/gtest.h>
 
+#include <set>
 #include <utility>
 
 #include "tests/unit/model/sim/jobs_harness.h"
@@ -18,10 +19,12 @@ std::vector<Program> Late() {
           Inits(2) + Program{Spin()}};
 }
 
-// `tell` adds to the states of ranks 0 and 1, whose processes have the numbers 1 and 2.
+// `tell` adds to the states of ranks 0 and 1, whose processes have the numbers 1 and 2; the runtime
+// has the operations of the communicators `by_runtime`, NCCL the others'.
 Verdict After(const std::function<void(ProcessState*)>& tell,
-              const std::vector<Program>& ranks = Late()) {
+              const std::vector<Program>& ranks = Late(), std::set<int> by_runtime = {0, 1}) {
   SimJob job(Comms(2, static_cast<int>(ranks.size())), ranks);
+  job.elsewhere = std::move(by_runtime);
   JobModel model;
   job.Run();
   job.Feed(&model);
@@ -68,13 +71,14 @@ TEST(EarlyStarts, MoreThanIsTold) {
 }
 
 // Operations that nothing but operations stand before may have begun, and others not.
-Verdict OnDevices(const Program& between, bool late) {
+Verdict OnDevices(const Program& between, bool late, std::set<int> by_runtime = {0, 1}) {
   std::vector<Program> ranks = {
       Inits(2) + Program{AllReduce(0, 1)} + between + Program{AllReduce(1, 1), DeviceSync()},
       Inits(2) + Program{AllReduce(1, 1)} + between + Program{AllReduce(0, 1), DeviceSync()},
       Inits(2) + Program{Spin()}};
   if (!late) ranks.pop_back();
-  return After([](ProcessState* state) { state->early_behind_operations = true; }, ranks);
+  return After([](ProcessState* state) { state->early_behind_operations = true; }, ranks,
+               std::move(by_runtime));
 }
 
 TEST(EarlyStarts, DevicesDoNotTell) {
@@ -88,6 +92,15 @@ TEST(EarlyStarts, DevicesDoNotBeginBehindOtherWork) {
 
 TEST(EarlyStarts, DevicesDoNotBeginWhatIsNotCalled) {
   ExpectVerdict(OnDevices({DeviceSync()}, false), Deadlock({0, 1}, ""));
+}
+
+TEST(EarlyStarts, DevicesDoNotBeginWhatNcclHas) {
+  ExpectVerdict(OnDevices({}, true, {}), Deadlock({0, 1}, ""));
+}
+
+TEST(EarlyStarts, DevicesBeginOneOfBoth) {
+  const Verdict verdict = OnDevices({}, true, {1});
+  EXPECT_EQ(verdict.main.verdict, VerdictKind::kHealthy) << verdict.main.summary;
 }
 
 }  // namespace

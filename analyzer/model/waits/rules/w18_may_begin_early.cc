@@ -3,14 +3,18 @@
 // The devices' own helpers do not say what they have begun (docs/runtime-cuda.md): it may be
 // whatever stands behind operations alone. They may be about to undo a circle that goes through the
 // order of operations, so such a circle must not be reported: W8 does not hold, and W2 only up to
-// the last thing before it that is no operation. It is done after the work before it.
+// the last thing before it that is no operation. It is done after the work before it. Operations
+// that NCCL has start at their turn.
+#include <algorithm>
+
 #include "analyzer/model/waits/rules/rules.h"
 
 namespace gordian::model::rules {
 
 bool MayBeginBeforeTurn(const Process& process, const Launch& launch, WaitNodes* nodes) {
   if (!process.has_state || !process.state.early_behind_operations || !launch.enqueued ||
-      launch.parts.empty()) {
+      std::none_of(launch.parts.begin(), launch.parts.end(),
+                   [](const auto& part) { return part.elsewhere; })) {
     return false;
   }
   const uint32_t start = nodes->StartOf(launch.id);
