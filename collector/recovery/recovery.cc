@@ -256,9 +256,12 @@ class Run {
                 rank->rank(), now_executed, units);
           }
           if (reply != RecoveryReply::kDone && !failure) {
-            failure = Failed(Who(*rank) + " could not execute its operations (result " +
-                                 std::to_string(file.detail) + " of the runtime)",
-                             rank->rank(), now_executed, units);
+            const std::string why =
+                reply == RecoveryReply::kPeerLeft
+                    ? "since another member has ended or aborted"
+                    : "(result " + std::to_string(file.detail) + " of the runtime)";
+            failure = Failed(Who(*rank) + " could not execute its operations " + why, rank->rank(),
+                             now_executed, units);
             failed_ns = MonoNs();
           }
           continue;

@@ -803,7 +803,11 @@ bool IsAborted() {
 // The gates stay shut, so that nothing reads what was not written, until the program aborts.
 Answer Fail(int result) {
   g_recovery.phase = Recovery::Phase::kFailed;
-  return {IsAborted() ? RecoveryReply::kAborted : RecoveryReply::kFailed, UINT32_MAX, result};
+  const bool peer_left = result == grtPeerDead || result == grtAborted;
+  const RecoveryReply reply = IsAborted() ? RecoveryReply::kAborted
+                              : peer_left ? RecoveryReply::kPeerLeft
+                                          : RecoveryReply::kFailed;
+  return {reply, UINT32_MAX, result};
 }
 
 Answer Commit() {
@@ -819,7 +823,7 @@ Answer Commit() {
     return Fail(grtSystemError);
   }
   while (!IsOver()) {
-    if (Exits()) return Fail(grtAborted);
+    if (Exits()) return Fail(grtSystemError);
     grtResult_t failed = SubmitReady();
     if (failed == grtSuccess) failed = OpenDone();
     if (failed == grtSuccess && IsAborted()) failed = grtAborted;

@@ -40,6 +40,7 @@ enum class RecoveryReply : uint32_t {
   kRoute = 12,      // the runtime has such a communicator already
   kOneEnded = 13,   // a send or receive is unfinished on such a communicator
   kAborted = 14,    // to kCommit: the program has aborted or revoked such a communicator
+  kPeerLeft = 15,   // to kCommit: another member has ended or aborted
 };
 
 struct RecoveryUnit {
