@@ -53,7 +53,7 @@ constexpr uint32_t kPatience = 30;  // seconds that a rank stays prepared withou
 
 // A stream and its gates: the word lets those through whose index is not greater.
 struct Gate {
-  std::atomic<uint64_t> stream;  // handle; 0: free. Kept when the stream is destroyed
+  std::atomic<uint64_t> stream;  // KeyOf; 0: free. Kept when the stream is destroyed
   TryLock lock;                  // an index, its gate's place on the stream, and the word's changes
   uint64_t next;
 };
@@ -138,26 +138,30 @@ void Pause(long nanoseconds) {
 }
 
 template <typename T>
-bool Load(T* function, Library library, const char* name) {
+void Load(T* function, Library library, const char* name) {
   *function = reinterpret_cast<T>(FindInLibrary(library, name));
-  return *function != nullptr;
 }
 
-// The handle says nothing about which stream it is.
-bool IsUnnamed(const void* stream) {
-  constexpr uint64_t kLastNamed = 2;  // cudaStreamPerThread
-  return reinterpret_cast<uint64_t>(stream) <= kLastNamed;
-}
-
-// Null: too many streams, or an unnamed one.
-Gate* GateOf(void* stream) {
+// What tells a stream from others, or 0: the handle does not say which stream of the device it is. The
+// legacy default stream is the current device's.
+uint64_t KeyOf(const void* stream, int device) {
+  constexpr uint64_t kLegacy = 1, kPerThread = 2;  // cudaStreamLegacy, cudaStreamPerThread
   const auto handle = reinterpret_cast<uint64_t>(stream);
-  if (IsUnnamed(stream)) return nullptr;
-  uint32_t at = static_cast<uint32_t>((handle * 0x9E3779B97F4A7C15ull) >> 40) % kGates;
+  if (handle > kPerThread) return handle;
+  int current = -1;
+  if (handle > kLegacy || g_cuda.get_device(&current) != 0 || current != device) return 0;
+  return static_cast<uint64_t>(device) * 4 + 3;  // no handle, which is an address
+}
+
+// Null: too many streams, or one without a key.
+Gate* GateOf(void* stream, int device) {
+  const uint64_t key = KeyOf(stream, device);
+  if (key == 0) return nullptr;
+  uint32_t at = static_cast<uint32_t>((key * 0x9E3779B97F4A7C15ull) >> 40) % kGates;
   for (uint32_t i = 0; i < kGates; ++i, at = (at + 1) % kGates) {
     uint64_t found = g_gates[at].stream.load(std::memory_order_acquire);
-    if (found == 0) g_gates[at].stream.compare_exchange_strong(found, handle);
-    if (found == 0 || found == handle) return &g_gates[at];
+    if (found == 0) g_gates[at].stream.compare_exchange_strong(found, key);
+    if (found == 0 || found == key) return &g_gates[at];
   }
   return nullptr;
 }
@@ -184,7 +188,7 @@ void Reclaim(UnitTable& table) {
 // Puts event and gate behind what stands on the unit's stream, and the unit into its table. The gate
 // of a unit of a recovery is shut, unless one before it on the stream is.
 bool Place(UnitTable& table, const Unit& from) {
-  Gate* const gate = GateOf(from.stream);
+  Gate* const gate = GateOf(from.stream, table.device);
   const uint64_t head = table.head.load(std::memory_order_relaxed);
   if (gate == nullptr || head - table.tail.load(std::memory_order_acquire) >= kUnits ||
       Captured(from.stream)) {
@@ -300,7 +304,7 @@ Shadow MakeShadowOf(const UnitTable& table, const Unit& unit) {
   if (table.unguarded.load(std::memory_order_relaxed) != 0 || table.registered.load() != 0)
     return {};
   const Bytes bytes = WrittenOver(table, unit);
-  if (bytes.count == 0 || IsUnnamed(unit.stream) || Captured(unit.stream)) return {};
+  if (bytes.count == 0 || KeyOf(unit.stream, table.device) == 0 || Captured(unit.stream)) return {};
   return MakeShadow(table.device, bytes.at, bytes.count, unit.stream);
 }
 

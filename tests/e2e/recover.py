@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Jobs that hang for the order of their collectives, under `gordian run --emulator --on-verdict recover`.
 
-  recover.py BUILD JOB [--ranks N] [--twin] [--kill | --abort] [--pool MB]
+  recover.py BUILD JOB [--ranks N] [--twin] [--kill | --abort] [--pool MB] [--count N] [--hardware]
 
 A job that can be recovered must end by itself with code 0: it compares every output with what a serial program
 computes. Its verdict stays a confirmed deadlock that was recovered, and the same job without the option must hang. One that
 cannot be recovered must hang, and be told why not. A twin must end, with no word of a deadlock. --kill: a rank dies once the
 recovery has begun; the rest must be told. --abort: its program aborts a communicator then.
 --pool: MiB that no device has, for copies of inputs: the job runs on, and is refused.
+--hardware: real GPUs and NCCL, one GPU a rank; it also prints what gordian says of the recovery.
 """
 
 import argparse
@@ -27,6 +28,8 @@ import time
 # By job: the condition that the refusal must name; "": it must be recovered.
 JOBS = {
     "recover_inversion": "",
+    "recover_default_stream": "",
+    "recover_default_stream_in_place": "",
     "recover_large": "",
     "recover_three": "",
     "recover_subset": "",
@@ -40,6 +43,8 @@ JOBS = {
     "recover_three_in_place": "",
     "recover_subset_in_place": "",
     "recover_group_in_place": "",
+    "recover_sized": "",
+    "recover_sized_in_place": "",
     "recover_reused": "",
     "recover_small_pool": "R3",
     "recover_aborted": "",
@@ -51,19 +56,25 @@ JOBS = {
     "graph_inversion": "R4",
 }
 # MiB, of jobs that are about the pool of copies.
-POOLS = {"recover_reused": "1", "recover_small_pool": "1"}
+POOLS = {"recover_reused": "1", "recover_small_pool": "1", "recover_sized_in_place": "600"}
 # What the sentence of a refusal must hold.
 SENTENCES = {"recover_small_pool": r"rank \d has no copy of the input of AllReduce #\d on dp, .*: its pool lacked 1200004 bytes"}
-HANGS = 60  # seconds: what a job that must end may take at most, on a busy machine
+# Seconds: what a job that must end may take at most, on a busy machine; on GPUs, whose machines are not busy.
+HANGS, HANGS_ON_GPUS = 60, 30
 
 
 class Run:
     def __init__(self, options, what, twin=False):
+        self.limit = HANGS_ON_GPUS if options.hardware else HANGS
         self.work = tempfile.mkdtemp(prefix="gordian-recover-")
         self.session = os.path.join(self.work, "session")
-        self.command = [os.path.join(options.build, "bin", options.gordian), "run", "--emulator", "--session", self.session,
-                        "--on-verdict", what, "--error-exitcode", "41", "--",
-                        os.path.join(options.build, "tests", "gordian_e2e_job"), options.job]
+        self.command = [os.path.join(options.build, "bin", options.gordian), "run", "--session", self.session,
+                        "--on-verdict", what, "--error-exitcode", "41"]
+        if not options.hardware:
+            self.command += ["--emulator"]
+        self.command += ["--", os.path.join(options.build, "tests", "gordian_e2e_job"), options.job]
+        if options.count:
+            self.command += ["--count", options.count]
         if options.ranks:
             self.command += ["--ranks", str(options.ranks)]
         if twin:
@@ -88,12 +99,12 @@ class Run:
             return {}
 
     def until(self, condition, what):
-        end = time.monotonic() + HANGS
+        end = time.monotonic() + self.limit
         while time.monotonic() < end:
             if condition():
                 return
             time.sleep(0.02)
-        self.fail(f"not in {HANGS} s: {what}")
+        self.fail(f"not in {self.limit} s: {what}")
 
     def end(self):
         self.until(lambda: self.process.poll() is not None, "the job's end")
@@ -141,6 +152,9 @@ def recovered(options):
     explain = subprocess.run([os.path.join(options.build, "bin", options.gordian), "explain", run.session], text=True,
                              capture_output=True, check=False)
     run.need("recovered:" in explain.stdout, f"explain does not say it:\n{explain.stdout}{explain.stderr}")
+    if options.hardware:
+        print(f"{options.job} {options.count or ''}: recovered in {recovery['ms']} ms, {recovery['operations']} operations, "
+              f"confirmed after {verdict['detected_after_s']} s")
     run.remove()
     # Without the option it hangs.
     run = Run(options, "kill")
@@ -162,6 +176,8 @@ def refused(options, condition):
     recovery = run.verdict()["recovery"]
     run.need(recovery["recovered"] is False and recovery["why"], "no reason is given")
     run.need(re.search(SENTENCES.get(options.job, ""), recovery["why"]), f"the reason is {recovery['why']}")
+    if options.hardware:
+        print(f"{options.job}: refused ({condition}): {recovery['why']}")
     if options.job in SENTENCES:
         run.need("recoveries.cc" in json.dumps(recovery["site"]), f"the line is {recovery['site']}")
     run.stop()
@@ -173,7 +189,7 @@ def in_the_middle(run):
     header = struct.Struct("=QIIIIiIIIQ")  # of ring::RecoveryFile
     order = struct.Struct("=I")
     order_at = header.size + 32 * 16 + 4
-    end = time.monotonic() + HANGS
+    end = time.monotonic() + run.limit
     while True:
         paths = sorted(glob.glob(os.path.join(run.session, "recovery.*")))
         orders = []
@@ -233,6 +249,8 @@ def main():
     parser.add_argument("--kill", action="store_true")
     parser.add_argument("--abort", action="store_true")
     parser.add_argument("--pool")
+    parser.add_argument("--count", help="elements of what recover_sized reduces")
+    parser.add_argument("--hardware", action="store_true")
     parser.add_argument("--gordian", default="gordian")
     options = parser.parse_args()
     if options.twin:

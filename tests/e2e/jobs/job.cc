@@ -92,6 +92,7 @@ Context::Context(int rank_in, const Options& options, void* shared)
     : rank(rank_in),
       nranks(options.ranks),
       twin(options.twin),
+      count(options.count),
       shared_(static_cast<Shared*>(shared)),
       options_(options) {
   CUDA_OK(cudaSetDevice(rank));
@@ -294,6 +295,8 @@ int main(int argc, char** argv) {
     } else if ((arg == "--flood" || arg == "--flood-each") && i + 1 < argc) {
       options.flood = std::atoi(argv[++i]);
       options.flood_each = arg == "--flood-each";
+    } else if (arg == "--count" && i + 1 < argc) {
+      options.count = std::strtoull(argv[++i], nullptr, 10);
     } else if (arg == "--check") {
       options.check = true;
     } else {

@@ -29,6 +29,7 @@ struct Options {
   bool hidden = false;      // from Begin on, not to be traced by who has no privilege
   int flood = 0;            // records that each rank makes before the interesting part
   bool flood_each = false;  // and again before each of its operations
+  size_t count = 1000;      // elements of an operation, of jobs that ask for it
   bool check = false;  // at its end the job looks whether its last all-reduce has the right result
 };
 
@@ -39,6 +40,7 @@ class Context {
   const int rank;
   const int nranks;
   const bool twin;
+  const size_t count;  // Options::count
 
   // A communicator over `members` (job ranks, in communicator order); every member calls it with
   // the same name. Null for a rank that is not a member. Blocking init.

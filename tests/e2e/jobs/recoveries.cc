@@ -163,6 +163,28 @@ void Subset(job::Context& c, bool in_place) {
   }
 }
 
+// --count is the size of one of both.
+void Sized(job::Context& c, bool in_place) {
+  cudaStream_t s = c.Stream();
+  ncclComm_t dp = c.MakeComm("dp", c.All());
+  ncclComm_t tp = c.MakeComm("tp", c.All());
+  c.Warm(dp, s);
+  c.Warm(tp, s);
+  Checked a(c, c.All(), Kind::kAllReduce, c.count, in_place),
+      b(c, c.All(), Kind::kAllReduce, 256, in_place);
+  c.Begin(s);
+  for (int step = 0; step < kSteps; ++step) {
+    a.Fill(step);
+    b.Fill(step);
+    const bool round = GoesRound(c, step);
+    (round ? b : a).Call(round ? tp : dp, s);
+    (round ? a : b).Call(round ? dp : tp, s);
+    c.Sync(s);
+    a.Check("a");
+    b.Check("b");
+  }
+}
+
 }  // namespace
 
 JOB(recover_three, 3) { Three(c, false); }
@@ -196,6 +218,36 @@ JOB(recover_inversion, 2) {
   NCCL_OK(ncclCommDestroy(tp));
 }
 
+// The default stream holds up every blocking stream, and is held up by each, so that the runtime begins
+// nothing early on it: a second circle would hang.
+void OnDefaultStream(job::Context& c, bool in_place) {
+  cudaStream_t s = nullptr, blocking = nullptr;
+  CUDA_OK(cudaStreamCreate(&blocking));
+  ncclComm_t dp = c.MakeComm("dp", c.All());
+  ncclComm_t tp = c.MakeComm("tp", c.All());
+  c.Warm(dp, s);
+  c.Warm(tp, s);
+  Checked a(c, c.All(), Kind::kAllReduce, 3001, in_place),
+      b(c, c.All(), Kind::kAllGather, 517, in_place);
+  float* const copy = c.Buffer(3001);
+  c.Begin(s);
+  for (int step = 0; step < kSteps; ++step) {
+    a.Fill(step);
+    b.Fill(step);
+    const bool round = GoesRound(c, step) && step == 1;
+    if (round) b.Call(tp, s);
+    a.Call(dp, s);
+    if (!round) b.Call(tp, s);
+    CUDA_OK(cudaMemcpyAsync(copy, a.out(), a.out_bytes(), cudaMemcpyDeviceToDevice, blocking));
+    c.Sync(blocking);
+    a.CheckAt(copy, "a");
+    b.Check("b");
+  }
+}
+
+JOB(recover_default_stream, 2) { OnDefaultStream(c, false); }
+JOB(recover_default_stream_in_place, 2) { OnDefaultStream(c, true); }
+
 JOB(recover_large, 2) {
   // Larger than what one step of the runtime carries, of three kinds.
   cudaStream_t s = c.Stream();
@@ -225,6 +277,9 @@ JOB(recover_large, 2) {
     d.Check("d");
   }
 }
+
+JOB(recover_sized, 2) { Sized(c, false); }
+JOB(recover_sized_in_place, 2) { Sized(c, true); }
 
 JOB(recover_heavy, 2) {
   // One step, which the runtime takes long for.
@@ -339,6 +394,7 @@ JOB(recover_goes_on, 2) {
   c.Warm(dp, s);
   c.Warm(tp, s);
   constexpr int kAhead = 6;
+  float* const other = c.Buffer(1 << 18);
   std::vector<std::unique_ptr<Checked>> ops;
   for (int i = 0; i < 2 * kAhead; ++i) {
     ops.push_back(std::make_unique<Checked>(c, c.All(), Kind::kAllReduce, 700));
@@ -349,7 +405,7 @@ JOB(recover_goes_on, 2) {
     const bool round = !c.twin && i == 0 && c.rank == c.nranks - 1;
     ops[2 * i + (round ? 1 : 0)]->Call(round ? tp : dp, s);
     ops[2 * i + (round ? 0 : 1)]->Call(round ? dp : tp, s);
-    c.BusyKernel(s, 0.001);
+    CUDA_OK(cudaMemsetAsync(other, i, 1 << 20, s));
     // Some calls come before gordian has understood, some while it recovers, some after.
     c.SleepInUserCode(0.05);
   }
@@ -529,6 +585,7 @@ JOB(recover_aborted, 2) {
   // What was reduced on the communicator that this rank has aborted may be anything.
   if (!aborts) a.Check("a");
   b.Check("b");
+  if (aborts) c.SleepInUserCode(3);  // it has other things to do than to end
   std::_Exit(0);
 }
 
