@@ -1,5 +1,6 @@
 // Two threads of a rank on one stream and two communicators. The jobs end: what the helper does
 // before its all-reduce takes long at every rank. `gordian predict` finds what they narrowly missed.
+#include <atomic>
 #include <functional>
 #include <thread>
 
@@ -30,17 +31,21 @@ struct Pair {
 };
 
 // A helper thread makes the one call once it has read, and the main thread the other once it has
-// computed. In the twin the helper has ended before that.
+// computed. In the twin the helper has ended before that; else it has not, however busy the machine
+// is.
 void Miss(job::Context& c, const Pair& pair, const std::function<void()>& in_helper,
           const std::function<void()>& in_main) {
+  std::atomic<bool> main_called = c.twin;
   std::thread helper([&] {
     CUDA_OK(cudaSetDevice(c.rank));
     c.SleepInUserCode(kRead);
     in_helper();
+    while (!main_called) c.SleepInUserCode(0.01);
   });
   if (c.twin) helper.join();
   c.SleepInUserCode(kCompute);
   in_main();
+  main_called = true;
   if (!c.twin) helper.join();
   c.Sync(pair.stream);
 }
