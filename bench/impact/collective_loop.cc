@@ -2,7 +2,7 @@
 // with gordian and without.
 //
 //   bench_collective_loop [--ranks 2] [--batches 30] [--bytes 8] [--calls 2000] [--graph]
-//                         [--in-turn]
+//                         [--in-turn] [--in-place]
 //
 // One process a rank, forked before CUDA is touched. A batch is `calls` all-reduces enqueued back
 // to back and one wait; with --graph it is replays of a graph of 20. With --in-turn every second
@@ -42,6 +42,7 @@ struct Options {
   int calls = 2000;
   bool graph = false;
   bool in_turn = false;
+  bool in_place = false;
 };
 
 struct Shared {
@@ -123,7 +124,11 @@ void Rank(int rank, const Options& options, Shared* shared) {
   void* in = nullptr;
   void* out = nullptr;
   Cuda(cudaMalloc(&in, count * 4), "cudaMalloc");
-  Cuda(cudaMalloc(&out, count * 4), "cudaMalloc");
+  if (options.in_place) {
+    out = in;
+  } else {
+    Cuda(cudaMalloc(&out, count * 4), "cudaMalloc");
+  }
   Cuda(cudaMemset(in, 0, count * 4), "cudaMemset");
   auto* const direct = options.in_turn ? DirectAllReduce() : nullptr;
   const auto all_reduce = [&] {
@@ -210,7 +215,7 @@ void Rank(int rank, const Options& options, Shared* shared) {
   if (graph_exec != nullptr) Cuda(cudaGraphExecDestroy(graph_exec), "cudaGraphExecDestroy");
   Nccl(ncclCommDestroy(comm), "ncclCommDestroy");
   Cuda(cudaFree(in), "cudaFree");
-  Cuda(cudaFree(out), "cudaFree");
+  if (out != in) Cuda(cudaFree(out), "cudaFree");
 }
 
 }  // namespace
@@ -227,6 +232,8 @@ int main(int argc, char** argv) {
       options.graph = true;
     } else if (word == "--in-turn") {
       options.in_turn = true;
+    } else if (word == "--in-place") {
+      options.in_place = true;
     } else if (word == "--ranks") {
       options.ranks = static_cast<int>(number());
     } else if (word == "--batches") {
@@ -237,7 +244,7 @@ int main(int argc, char** argv) {
       options.calls = static_cast<int>(number());
     } else {
       Fail(word.c_str(),
-           "unknown option; known: --ranks --batches --bytes --calls --graph --in-turn");
+           "unknown option; known: --ranks --batches --bytes --calls --graph --in-turn --in-place");
     }
   }
   void* memory =

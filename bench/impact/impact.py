@@ -37,12 +37,12 @@ class Failure(Exception):
     pass
 
 
-def run(args, name, command, watched, env=None):
-    """The JSON object that the program printed."""
+def run(args, name, command, watched, env=None, options=()):
+    """The JSON object that the program printed. `options` are gordian's."""
     session = os.path.join(args.output, "session")
     if watched:
         gordian = [os.path.join(args.build, "bin", "gordian"), "run", "--quiet", "--session", session]
-        command = gordian + ([] if args.hardware else ["--emulator"]) + ["--"] + command
+        command = gordian + list(options) + ([] if args.hardware else ["--emulator"]) + ["--"] + command
         subprocess.run(["rm", "-rf", session], check=True)
     environment = dict(os.environ, **(env or {}))
     if not args.hardware and not watched:

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """A small data-parallel training whose losses are the same, bit for bit, in every run.
 
-  python3 -m torch.distributed.run --standalone --nproc-per-node 2 train.py --losses FOLDER [--steps 30]
+  python3 -m torch.distributed.run --standalone --nproc-per-node 2 train.py --losses FOLDER [--steps 30] [--swap STEP]
 
+--swap: in that step the last rank sums its two metrics, of two process groups, the other way round, and NCCL hangs.
 Every rank writes FOLDER/losses.RANK, one line a step: the step, its loss exactly (hexadecimal) and for
 people. Rank 0 prints the same. The last line is a digest of the parameters.
 """
@@ -47,6 +48,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--losses", required=True, metavar="FOLDER")
     parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--swap", type=int, default=-1, metavar="STEP")
     parser.add_argument("--seed", type=int, default=1234)
     args = parser.parse_args()
 
@@ -55,6 +57,8 @@ def main():
     device = torch.device("cuda", local_rank)
     dist.init_process_group("nccl", device_id=device)
     rank = dist.get_rank()
+    everybody = list(range(dist.get_world_size()))
+    means, hits = (dist.new_group(everybody, group_desc=name) for name in ("means", "hits"))
     deterministic(args.seed)
     # Small buckets: several all-reduces run beside the backward pass of every step.
     model = DistributedDataParallel(make_model().to(device), device_ids=[local_rank], bucket_cap_mb=1)
@@ -70,13 +74,19 @@ def main():
             x = torch.randn(256, 512, generator=data).to(device)
             y = (x @ teacher).argmax(dim=1)
             optimizer.zero_grad(set_to_none=True)
-            loss = loss_of(model(x), y)
+            scores = model(x)
+            loss = loss_of(scores, y)
             loss.backward()
             optimizer.step()
             mean = loss.detach().clone()
-            dist.all_reduce(mean)
+            right = (scores.argmax(dim=1) == y).sum()
+            sums = [(mean, means), (right, hits)]
+            if step == args.swap and rank == dist.get_world_size() - 1:
+                sums.reverse()
+            for value, group in sums:
+                dist.all_reduce(value, group=group)
             mean = mean.item() / dist.get_world_size()
-            line = f"{step} {loss.item().hex()} {mean.hex()} {mean:.6f}"
+            line = f"{step} {loss.item().hex()} {mean.hex()} {mean:.6f} {right.item()}"
             out.write(line + "\n")
             out.flush()
             if rank == 0:
