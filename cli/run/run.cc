@@ -476,10 +476,9 @@ int Run(const RunFlags& flags, std::vector<std::string> command, const MakeRunPa
   }
   if (config->on_verdict == OnVerdict::kRecover && !config->quiet) {
     WriteAll(STDERR_FILENO,
-             std::string("gordian: armed for recovery: behind each operation stand an event and a "
-                         "gate, some microseconds, and before one in place a copy of its input "
-                         "(docs/recovery.md)") +
-                 (config->emulator ? "\n" : "; no GPU has run this yet\n"));
+             "gordian: armed for recovery: behind each operation stand an event and a gate, and "
+             "before one in place a copy of its input, some microseconds each "
+             "(docs/recovery.md#what-it-costs)\n");
   }
   DescribeStart(options, &session);
   if (const Status status = session.WriteManifest(); !status.ok()) {
