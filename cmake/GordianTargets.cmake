@@ -152,7 +152,7 @@ function(gordian_test)
     set(A_LABELS unit)
   endif()
   if(NOT A_TIMEOUT)
-    set(A_TIMEOUT 120)
+    set(A_TIMEOUT 300)
   endif()
   set_tests_properties(${A_NAME} PROPERTIES LABELS "${A_LABELS}" TIMEOUT ${A_TIMEOUT})
   # CTest lists as skipped what GTEST_SKIP left out a part of. The words end the output only when the rest
