@@ -50,6 +50,7 @@ model::Verdict Essence(model::Verdict verdict) {
     finding->evidence.nccl_calls = 0;
     finding->evidence.records_lost = 0;
     finding->recovery.units.clear();
+    finding->recovery.members.clear();
     if (finding->verdict == model::VerdictKind::kMismatch) {  // "7 more on it after that"
       std::erase_if(finding->summary, [](char c) { return c >= '0' && c <= '9'; });
     }

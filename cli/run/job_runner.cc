@@ -532,6 +532,9 @@ void JobRunner::Recover() {
                          .operation = unit.operation});
     sites.push_back(unit.site);
   }
+  for (const model::RecoveryMember& member : wanted->members) {
+    run.members.push_back({member.pid, member.rank, member.communicator, member.comm});
+  }
   v1::Event event;
   for (const std::string& operation : wanted->operations)
     event.mutable_recovery()->add_operations(operation);

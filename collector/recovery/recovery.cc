@@ -53,8 +53,12 @@ class Rank {
 
   bool Order(ring::RecoveryOrder order) {
     const uint32_t count = static_cast<uint32_t>(units.size());
+    const uint32_t comm_count = static_cast<uint32_t>(comms.size());
     if (order == ring::RecoveryOrder::kPrepare &&
         (!Write(&count, sizeof count, offsetof(ring::RecoveryFile, unit_count)) ||
+         !Write(&comm_count, sizeof comm_count, offsetof(ring::RecoveryFile, comm_count)) ||
+         !Write(comms.data(), comms.size() * sizeof comms[0],
+                offsetof(ring::RecoveryFile, comm)) ||
          !Write(units.data(), units.size() * sizeof units[0],
                 offsetof(ring::RecoveryFile, unit)))) {
       return false;
@@ -82,8 +86,9 @@ class Rank {
   int rank() const { return rank_; }
 
   std::vector<ring::RecoveryUnit> units;
-  std::vector<int> communicators;  // of the units
-  std::vector<size_t> orders;      // of the units: places in Options::units
+  std::vector<size_t> orders;  // of the units: places in Options::units
+  std::vector<uint32_t> comms;
+  std::vector<int> communicators;  // of `comms`
 
  private:
   bool Read(void* into, size_t bytes, off_t offset) const {
@@ -166,14 +171,24 @@ class Run {
 
  private:
   RecoveryOutcome Meet() {
-    for (const RecoveryUnitOrder& unit : options_.units) {
-      std::unique_ptr<Rank>& rank = ranks_[unit.pid];
+    for (const RecoveryMemberOrder& member : options_.members) {
+      std::unique_ptr<Rank>& rank = ranks_[member.pid];
       if (rank == nullptr) {
-        rank = std::make_unique<Rank>(unit.pid, unit.rank);
+        rank = std::make_unique<Rank>(member.pid, member.rank);
         if (!rank->Open(options_.session_dir)) {
-          return Refused("R5", Who(*rank) + " is not armed for recovery on this host", unit.rank);
+          return Refused("R5", Who(*rank) + " is not armed for recovery on this host",
+                         member.rank);
         }
       }
+      if (rank->comms.size() == ring::kMaxRecoveryComms) {
+        return Refused("R6", Who(*rank) + " has more such communicators than one order holds",
+                       member.rank);
+      }
+      rank->comms.push_back(member.comm);
+      rank->communicators.push_back(member.communicator);
+    }
+    for (const RecoveryUnitOrder& unit : options_.units) {
+      const std::unique_ptr<Rank>& rank = ranks_.at(unit.pid);
       if (rank->units.size() == ring::kMaxRecoveryUnits) {
         return Refused("R6", Who(*rank) + " has more unfinished operations than one order holds",
                        unit.rank);
@@ -184,7 +199,6 @@ class Run {
         to.early = 1;
         for (const uint32_t place : unit.after) to.after[to.after_count++] = place;
       }
-      rank->communicators.push_back(unit.communicator);
       rank->orders.push_back(static_cast<size_t>(&unit - options_.units.data()));
     }
     return {};
@@ -215,8 +229,8 @@ class Run {
       // What is done at one rank and not at another cannot be executed again.
       for (uint32_t i = 0; i < file.first_count && i < ring::kMaxRecoveryComms; ++i) {
         int communicator = -1;
-        for (size_t u = 0; u < rank->units.size(); ++u) {
-          if (rank->units[u].comm == file.first[i].comm) communicator = rank->communicators[u];
+        for (size_t c = 0; c < rank->comms.size(); ++c) {
+          if (rank->comms[c] == file.first[i].comm) communicator = rank->communicators[c];
         }
         const auto [known, added] =
             first.try_emplace(communicator, file.first[i].sequence, rank->rank());

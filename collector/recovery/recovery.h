@@ -30,6 +30,14 @@ struct RecoveryUnitOrder {
   std::string operation;  // for people: "AllReduce #1 on dp"
 };
 
+// A member of one of the communicators that are recovered, with unfinished operations or without.
+struct RecoveryMemberOrder {
+  uint32_t pid = 0;
+  int rank = -1;
+  int communicator = -1;
+  uint32_t comm = 0;
+};
+
 struct RecoveryOutcome {
   enum class How { kRecovered, kRefused, kFailed } how = How::kRefused;
   std::string condition;  // of a refusal: "R3", "hard"; "failed" of a failure
@@ -45,6 +53,7 @@ class RecoveryRun {
   struct Options {
     std::string session_dir;  // where the shims' files are
     std::vector<RecoveryUnitOrder> units;
+    std::vector<RecoveryMemberOrder> members;
     uint64_t prepare_ns = 5'000'000'000;    // for all ranks to close their gates
     uint64_t progress_ns = 10'000'000'000;  // without an operation done, before it has failed
     uint64_t cause_ns = 1'000'000'000;      // after one rank has failed, for another to say why

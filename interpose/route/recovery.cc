@@ -95,7 +95,7 @@ struct UnitTable {
   std::atomic<uint32_t> registered;
   std::atomic<uint32_t> gives_up;  // the program aborts it
   TryLock lock;                    // appending and submitting while it is recovered
-  uint32_t comm;                   // id in records; 0: no operation yet
+  std::atomic<uint64_t> next;      // sequence of the next collective
   int ranks, rank, device;
   Unit unit[kUnits];
 
@@ -359,6 +359,7 @@ struct Recovery {
 };
 constinit Recovery g_recovery = {};
 constinit ring::RecoveryUnit g_order[ring::kMaxRecoveryUnits] = {};
+constinit uint32_t g_ids[ring::kMaxRecoveryComms] = {};  // of g_recovery.comms
 constinit Unit* g_named[ring::kMaxRecoveryUnits] = {};
 constinit UnitTable* g_named_in[ring::kMaxRecoveryUnits] = {};
 constinit char* g_scratch = nullptr;  // grows, and is never freed: that waits for the device
@@ -383,23 +384,28 @@ void ForEach(const Do& visit) {
   }
 }
 
-// Which communicators, by their ids: each has a spare and all its gates.
-Answer Choose(uint32_t units) {
+// Null: there is none with this id in records, or it has no spare.
+RoutedComm* ArmedCommOf(uint32_t id) {
+  const Process* const process = g_fork_page.load(std::memory_order_acquire)->process.load();
+  uint64_t handle = 0;
+  for (uint32_t i = 0; process != nullptr && i < ring::kMaxComms && handle == 0; ++i) {
+    const CommState& state = process->comm_states[i];
+    if (state.id == id) handle = state.handle.load(std::memory_order_acquire);
+  }
+  if (handle == 0) return nullptr;
+  return FindRoutedIf([&](const RoutedComm& routed) {
+    return routed.handle.load() == handle && routed.units != nullptr && routed.comm != nullptr;
+  });
+}
+
+// Which communicators: each has a spare and all its gates.
+Answer Choose(uint32_t comms) {
   g_recovery.count = 0;
-  for (uint32_t i = 0; i < units; ++i) {
-    RoutedComm* found = nullptr;
-    for (uint32_t c = 0; c < g_recovery.count; ++c) {
-      if (g_recovery.comms[c]->units->comm == g_order[i].comm) found = g_recovery.comms[c];
-    }
-    if (found != nullptr) continue;
-    found = FindRoutedIf([&](const RoutedComm& routed) {
-      return routed.units != nullptr && routed.comm != nullptr &&
-             routed.units->comm == g_order[i].comm;
-    });
-    if (found == nullptr || g_order[i].comm == 0) return {RecoveryReply::kNotArmed, i};
-    if (found->carrier.load() != Carrier::kNccl) return {RecoveryReply::kRoute, i};
-    if (found->units->registered.load() != 0) return {RecoveryReply::kRegistered, i};
-    if (g_recovery.count == ring::kMaxRecoveryComms) return {RecoveryReply::kNonsense, i};
+  for (uint32_t i = 0; i < comms; ++i) {
+    RoutedComm* const found = ArmedCommOf(g_ids[i]);
+    if (found == nullptr) return {RecoveryReply::kNotArmed};
+    if (found->carrier.load() != Carrier::kNccl) return {RecoveryReply::kRoute};
+    if (found->units->registered.load() != 0) return {RecoveryReply::kRegistered};
     g_recovery.comms[g_recovery.count++] = found;
   }
   return {};
@@ -456,12 +462,18 @@ void Open(Unit& unit) {
   gate.lock.Release();
 }
 
+uint32_t IdOf(const RoutedComm& routed) {
+  uint32_t place = 0;
+  while (g_recovery.comms[place] != &routed) ++place;
+  return g_ids[place];
+}
+
 // Gives each unit of the order its unit here.
 Answer Name(uint32_t units) {
   for (uint32_t i = 0; i < units; ++i) {
     g_named[i] = nullptr;
-    ForEach([&](RoutedComm&, UnitTable& table, Unit& unit) {
-      if (table.comm != g_order[i].comm || unit.sequence != g_order[i].sequence) return;
+    ForEach([&](RoutedComm& routed, UnitTable& table, Unit& unit) {
+      if (IdOf(routed) != g_order[i].comm || unit.sequence != g_order[i].sequence) return;
       g_named[i] = &unit;
       g_named_in[i] = &table;
     });
@@ -567,8 +579,8 @@ void Cancel() {
   g_recovery.phase = Recovery::Phase::kIdle;
 }
 
-Answer Prepare(uint32_t units) {
-  Answer answer = Choose(units);
+Answer Prepare(uint32_t units, uint32_t comms) {
+  Answer answer = Choose(comms);
   if (answer.reply != RecoveryReply::kReady) {
     g_recovery.count = 0;
     return answer;
@@ -605,7 +617,7 @@ Answer Prepare(uint32_t units) {
     UnitTable& table = *g_recovery.comms[i]->units;
     const uint64_t tail = table.tail.load(std::memory_order_relaxed);
     const bool any = tail < table.head.load(std::memory_order_acquire);
-    g_file->first[i] = {table.comm, 0, any ? table.At(tail).sequence : 0};
+    g_file->first[i] = {g_ids[i], 0, any ? table.At(tail).sequence : table.next.load()};
   }
   g_file->first_count = g_recovery.count;
   g_recovery.phase = Recovery::Phase::kPrepared;
@@ -850,10 +862,12 @@ Answer Obey() {
   }
   if (order == ring::RecoveryOrder::kCommit && prepared) return Commit();
   const uint32_t units = __atomic_load_n(&g_file->unit_count, __ATOMIC_RELAXED);
-  if (order != ring::RecoveryOrder::kPrepare || units == 0 || units > ring::kMaxRecoveryUnits ||
-      g_recovery.phase != Recovery::Phase::kIdle) {
+  const uint32_t comms = __atomic_load_n(&g_file->comm_count, __ATOMIC_RELAXED);
+  if (order != ring::RecoveryOrder::kPrepare || units > ring::kMaxRecoveryUnits || comms == 0 ||
+      comms > ring::kMaxRecoveryComms || g_recovery.phase != Recovery::Phase::kIdle) {
     return {RecoveryReply::kNonsense};
   }
+  memcpy(g_ids, g_file->comm, comms * sizeof g_ids[0]);
   memcpy(g_order, g_file->unit, units * sizeof g_order[0]);
   for (uint32_t i = 0; i < units; ++i) {
     if (g_order[i].after_count > ring::kMaxRecoveryAfter) return {RecoveryReply::kNonsense, i};
@@ -862,7 +876,7 @@ Answer Obey() {
     }
   }
   __atomic_store_n(&g_file->executed, 0, __ATOMIC_RELAXED);
-  return Prepare(units);
+  return Prepare(units, comms);
 }
 
 void* Control(void*) {
@@ -1000,7 +1014,7 @@ void ArmComm(RoutedComm& routed, int ranks, int rank, int device) {
   table.unguarded.store(0);
   table.registered.store(0);
   table.gives_up.store(0);
-  table.comm = 0;
+  table.next.store(0);
   table.ranks = ranks;
   table.rank = rank;
   table.device = device;
@@ -1073,7 +1087,9 @@ void EndArmed(const ArmedCall& armed, ring::CallId call, const OperationArgument
     if (armed.entered) table.calls.fetch_sub(1);
     return;
   }
-  table.comm = route->name.comm;
+  if (const grtKind_t kind = KindOf(call); kind != grtKindSend && kind != grtKindRecv) {
+    table.next.store(route->name.sequence + 1);
+  }
   Unit unit = Describe(call, arguments, route);
   unit.shadow = armed.shadow;
   if (t_depth != 0) {

@@ -12,16 +12,18 @@
 namespace gordian::ring {
 
 inline constexpr char kRecoveryFile[] = "recovery.";               // followed by the pid
-inline constexpr uint64_t kRecoveryMagic = 0x3230766365726467ull;  // "gdrecv02"
+inline constexpr uint64_t kRecoveryMagic = 0x3330766365726467ull;  // "gdrecv03"
 inline constexpr uint32_t kMaxRecoveryUnits = 1024;
 inline constexpr uint32_t kMaxRecoveryComms = 32;
 inline constexpr uint32_t kMaxRecoveryAfter = 4;
 
 enum class RecoveryOrder : uint32_t {
   kNone = 0,
-  kPrepare = 1,  // close the gates of these units, and say whether they can be executed again
-  kCancel = 2,   // open them again: nothing has happened
-  kCommit = 3,   // revoke the communicators and execute the units
+  // Close the gates of these units, and say whether they can be executed again. A member of one of
+  // the communicators may have none.
+  kPrepare = 1,
+  kCancel = 2,  // open them again: nothing has happened
+  kCommit = 3,  // revoke the communicators and execute the units
 };
 
 enum class RecoveryReply : uint32_t {
@@ -56,7 +58,7 @@ struct RecoveryUnit {
 struct RecoveryFirst {
   uint32_t comm;
   uint32_t reserved0;
-  uint64_t sequence;  // of the first operation that is not done
+  uint64_t sequence;  // of the first operation that is not done, or will be called next
 };
 
 struct RecoveryFile {
@@ -75,7 +77,8 @@ struct RecoveryFile {
   uint32_t request;
   uint32_t order;  // RecoveryOrder
   uint32_t unit_count;
-  uint32_t reserved1;
+  uint32_t comm_count;
+  uint32_t comm[kMaxRecoveryComms];  // ids at the process: all of which it is a member
   RecoveryUnit unit[kMaxRecoveryUnits];
 };
 

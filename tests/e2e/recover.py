@@ -31,6 +31,7 @@ JOBS = {
     "recover_default_stream": "",
     "recover_default_stream_in_place": "",
     "recover_large": "",
+    "recover_late_member": "",
     "recover_three": "",
     "recover_subset": "",
     "recover_events": "",

@@ -116,6 +116,7 @@ class JobModel::Impl {
   std::string still_;                  // what the ranks do while nothing moves; else empty
   StandingSuspicions standing_;
   HeldOperations held_;  // of the last round
+  bool any_recovery_begun_ = false;
   bool ended_ = false, killed_by_gordian_ = false;
   ExitKind exit_kind_ = ExitKind::kUnknown;
   int exit_value_ = 0;
@@ -170,6 +171,7 @@ void JobModel::Impl::Confirm(const Hang& hang, uint64_t end_ns) {
 }
 
 void JobModel::Impl::OnRecovery(const RecoveryNews& news) {
+  any_recovery_begun_ |= news.step == RecoveryNews::Step::kBegun;
   for (Standing& standing : confirmed_) {
     Recovery& recovery = standing.finding.recovery;
     // More may have been called since.
@@ -189,6 +191,7 @@ void JobModel::Impl::OnRecovery(const RecoveryNews& news) {
     recovery.rank = news.rank;
     recovery.site = news.site;
     recovery.units.clear();
+    recovery.members.clear();
     return;
   }
 }
@@ -213,6 +216,7 @@ void JobModel::Impl::NoteDisproved() {
         standing.launches.begin(), standing.launches.end(),
         [&](const auto& launch) { return execution_.DoneAfterAll().contains(launch.first); });
     if (aborted || !done) return false;
+    if (any_recovery_begun_) return true;  // the runtime has executed it with another circle
     disproved_.push_back(std::move(standing.finding));
     return true;
   });

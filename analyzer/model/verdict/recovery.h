@@ -56,6 +56,16 @@ struct RecoveryUnit {
   friend bool operator==(const RecoveryUnit&, const RecoveryUnit&) = default;
 };
 
+// A member of a communicator that a recovery takes from NCCL.
+struct RecoveryMember {
+  uint32_t pid = 0;
+  int rank = -1;
+  int communicator = -1;  // as RecoveryUnit's
+  CommId comm = 0;        // at the process
+
+  friend bool operator==(const RecoveryMember&, const RecoveryMember&) = default;
+};
+
 // At most so many units that a unit's input may depend on; one with more is not `early`.
 inline constexpr size_t kMostAfter = 4;
 
@@ -67,6 +77,7 @@ struct Recovery {
   Site site;
   std::vector<std::string> operations;  // "AllReduce #1 on dp", each once
   std::vector<RecoveryUnit> units;      // empty where refused; by process, in the order of calls
+  std::vector<RecoveryMember> members;  // empty where refused; also those that have called nothing
   // What became of it, where gordian was asked to recover.
   bool recovered = false;
   double ms = 0;  // from the first request to the last rank's answer

@@ -351,6 +351,17 @@ class Check {
   }
 
   void Plan() {
+    for (const int index : comms_) {
+      const Communicator& comm = graph_.matcher().comms()[index];
+      for (size_t r = 0; r < comm.members.size(); ++r) {
+        const CommMember& member = comm.members[r];
+        result_.members.push_back(
+            {.pid = graph_.execution().Find(member.process)->info.pid,
+             .rank = view_.names.MemberRank(index, static_cast<int>(r)),
+             .communicator = index,
+             .comm = member.comm});
+      }
+    }
     // By process and call: places count from each process's first.
     std::map<ProcessId, std::vector<std::pair<uint64_t, const Member*>>> by_process;
     for (const auto& [id, member] : set_) {

@@ -281,6 +281,36 @@ JOB(recover_large, 2) {
 JOB(recover_sized, 2) { Sized(c, false); }
 JOB(recover_sized_in_place, 2) { Sized(c, true); }
 
+JOB(recover_late_member, 2) {
+  // A third communicator stands in front at the last rank, and is called by the other once the
+  // recovery lets its host go on.
+  cudaStream_t s = c.Stream();
+  ncclComm_t dp = c.MakeComm("dp", c.All());
+  ncclComm_t tp = c.MakeComm("tp", c.All());
+  ncclComm_t ep = c.MakeComm("ep", c.All());
+  for (ncclComm_t comm : {dp, tp, ep}) c.Warm(comm, s);
+  Checked a(c, c.All(), Kind::kAllReduce, 500), b(c, c.All(), Kind::kAllReduce, 600),
+      x(c, c.All(), Kind::kAllReduce, 700);
+  c.Begin(s);
+  for (int step = 0; step < kSteps; ++step) {
+    for (Checked* op : {&a, &b, &x}) op->Fill(step);
+    if (GoesRound(c, step) && step == 1) {
+      x.Call(ep, s);
+      b.Call(tp, s);
+      a.Call(dp, s);
+    } else {
+      a.Call(dp, s);
+      b.Call(tp, s);
+      c.Sync(s);
+      x.Call(ep, s);
+    }
+    c.Sync(s);
+    a.Check("a");
+    b.Check("b");
+    x.Check("x");
+  }
+}
+
 JOB(recover_heavy, 2) {
   // One step, which the runtime takes long for.
   cudaStream_t s = c.Stream();

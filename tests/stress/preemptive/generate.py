@@ -25,7 +25,8 @@ TEMPERS = {
 
 
 class Job:
-    def __init__(self, seed, temper=None):
+    def __init__(self, seed, temper=None, together=False):
+        self.together = together
         self.random = random.Random(seed)
         r = self.random
         self.temper = temper or r.choice(sorted(TEMPERS))
@@ -82,7 +83,7 @@ class Job:
             comm = r.choice(self.comms)
             if self.flip("group"):
                 self.instances.append(self.grouped(f"g{i}", comm))
-            elif r.random() < 0.2:
+            elif r.random() < 0.2 and not self.together:
                 self.instances.append(self.transfer(f"t{i}", comm))
             elif self.graph_comm is not None and self.flip("graph"):
                 self.instances.append(("graph", self.collective(f"a{i}", self.graph_comm)))
@@ -95,7 +96,11 @@ class Job:
 
     def collective(self, label, comm):
         r = self.random
-        kind = r.choices(COLLECTIVES, [6, 2, 1, 2, 2, 1, 1, 1])[0]
+        weights = [6, 2, 1, 2, 2, 1, 1, 1]
+        if self.together:
+            weights = [weight * (kind in ("all_reduce", "all_gather", "reduce_scatter"))
+                       for kind, weight in zip(COLLECTIVES, weights)]
+        kind = r.choices(COLLECTIVES, weights)[0]
         values = dict(label=label, kind=kind, comm=comm, count=self.count(), type=r.choice(sorted(ELEMENT)))
         if kind in REDUCING:
             values["op"] = r.choice(["sum", "sum", "max", "min"])
@@ -118,7 +123,7 @@ class Job:
         """A shift around the communicator, or several collectives at once."""
         r, members = self.random, self.program.members(comm)
         parts = {rank: [] for rank in members}
-        if r.random() < 0.5:
+        if r.random() < 0.5 and not self.together:
             shift = r.randrange(1, len(members))
             for i, rank in enumerate(members):
                 a, send, b, recv = self.pair(f"{label}p{i}", comm, rank, members[(i + shift) % len(members)])
@@ -284,5 +289,6 @@ class Job:
             assert thread[first] is op
 
 
-def make(seed, temper=None):
-    return Job(seed, temper)
+def make(seed, temper=None, together=False):
+    """`together`: with those collectives alone that end at all ranks or at none."""
+    return Job(seed, temper, together)

@@ -68,7 +68,7 @@ class Shim {
   }
 
   std::atomic<int> prepared = 0, committed = 0, cancelled = 0;
-  std::atomic<uint32_t> units = 0;
+  std::atomic<uint32_t> units = 0, comms = 0;
 
  private:
   void Answer() {
@@ -84,11 +84,12 @@ class Shim {
         case RecoveryOrder::kPrepare:
           ++prepared;
           units = file_->unit_count;
+          comms = file_->comm_count;
           reply = prepare_;
           file_->place = 0;
           file_->missing = 4096;
           file_->first_count = 1;
-          file_->first[0] = {file_->unit[0].comm, 0, first_};
+          file_->first[0] = {file_->comm[0], 0, first_};
           break;
         case RecoveryOrder::kCommit:
           ++committed;
@@ -128,6 +129,7 @@ class RecoveryTest : public ::testing::Test {
                                 .early = false,
                                 .after = {},
                                 .operation = "AllReduce #1 on dp"});
+      options_.members.push_back({children_[rank].pid(), rank, 7, static_cast<uint32_t>(rank + 1)});
     }
     options_.session_dir = dir_;
     options_.prepare_ns = 300'000'000;
@@ -182,6 +184,17 @@ TEST_F(RecoveryTest, AllGoOn) {
     EXPECT_EQ(shim->committed, 1);
     EXPECT_EQ(shim->cancelled, 0);
   }
+}
+
+// A member that has called nothing leaves NCCL's communicator with the others.
+TEST_F(RecoveryTest, OneHasNoUnits) {
+  options_.units.pop_back();
+  Shims(RecoveryReply::kReady, RecoveryReply::kDone);
+  const RecoveryOutcome outcome = Run();
+  EXPECT_EQ(outcome.how, RecoveryOutcome::How::kRecovered) << outcome.why;
+  EXPECT_EQ(shims_[1]->units, 0u);
+  EXPECT_EQ(shims_[1]->comms, 1u);
+  EXPECT_EQ(shims_[1]->committed, 1);
 }
 
 TEST_F(RecoveryTest, OneRefusesAndNoneGoesOn) {
