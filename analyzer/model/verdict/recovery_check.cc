@@ -314,8 +314,12 @@ class Check {
         forced[member.start + 1] = true;
       }
     }
-    for (const LaunchId id : cycle_) {
-      if (!set_.at(id).passed) return RefuseStuck(set_.at(id));
+    // What only waits for the program to go on may pass later; another circle will not.
+    const std::vector<bool> later = graph_.Decide(~LeafMask{0}, forced);
+    for (const auto& [id, member] : set_) {
+      if (!member.passed && (cycle_.contains(id) || !later[member.start + 1])) {
+        return RefuseStuck(member, later);
+      }
     }
     return true;
   }
@@ -333,11 +337,11 @@ class Check {
     return true;
   }
 
-  // The other work that holds up an operation of the cycle, if that is what does.
-  bool RefuseStuck(const Member& stuck) {
-    for (const LaunchId id : cycle_) {
-      const Member& member = set_.at(id);
+  // The other work that holds up an operation of a circle, if that is what does.
+  bool RefuseStuck(const Member& stuck, const std::vector<bool>& later) {
+    for (const auto& [id, member] : set_) {
       if (member.ready || member.work == nullptr) continue;
+      if (!cycle_.contains(id) && later[member.start + 1]) continue;
       const Launch& launch = *member.launch;
       return Refuse(RecoveryCondition::kHardEdge,
                     RankOf(launch) + " has " + WorkName(member.work->kind) + " in front of " +
