@@ -10,11 +10,6 @@
 
 namespace gordian::replayer {
 
-// Below it, NCCL moves data by other protocols, and mismatched members behave differently
-// (docs/emulator.md).
-inline constexpr uint64_t kSmallBelowBytes = 256ull << 10;
-inline constexpr uint64_t kLargeAboveBytes = 64ull << 20;
-
 // The bytes of the operation's count and type.
 uint64_t Bytes(const Op& op);
 

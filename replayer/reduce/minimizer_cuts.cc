@@ -1,11 +1,13 @@
 #include "replayer/reduce/minimizer_cuts.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <tuple>
 
 #include "analyzer/model/collective.h"
 #include "replayer/record/buffers.h"
+#include "replayer/reduce/mismatch.h"
 
 namespace gordian::replayer {
 namespace {
@@ -19,6 +21,18 @@ void EraseOps(Schedule* schedule, Condition condition) {
     }
   }
 }
+
+// The least bytes of each class of sizes.
+constexpr uint64_t kClassFrom[] = {0,
+                                   1,
+                                   kSmallBelowBytes,
+                                   kUnequalMeetFromBytes,
+                                   kUnequalEndFromBytes,
+                                   kMostBytes,
+                                   kLargeAboveBytes + 1,
+                                   kUnequalEndUpToBytes + 1};
+static_assert(std::is_sorted(std::begin(kClassFrom), std::end(kClassFrom)));
+constexpr size_t kSmallest = 1;  // class of any bytes
 
 bool NamesMember(OpKind kind) { return IsTransfer(kind) || HasRoot(kind); }
 
@@ -308,14 +322,11 @@ Schedule WithStreamsMerged(const Schedule& schedule, size_t rank, int into, int 
   return Tidy(schedule, std::move(after));
 }
 
-SizeClass ClassOf(const Op& op, size_t members) {
+size_t ClassOf(const Op& op, size_t members) {
   const uint64_t bytes =
       model::TunedElements(CallOf(op.kind), op.count, members) * model::DatatypeBytes(op.datatype);
-  return bytes == 0                 ? SizeClass::kNothing
-         : bytes < kSmallBelowBytes ? SizeClass::kSmall
-         : bytes > kLargeAboveBytes ? SizeClass::kHuge
-         : bytes >= kMostBytes      ? SizeClass::kLarge
-                                    : SizeClass::kMedium;
+  return static_cast<size_t>(std::upper_bound(std::begin(kClassFrom), std::end(kClassFrom), bytes) -
+                             std::begin(kClassFrom) - 1);
 }
 
 std::vector<std::vector<OpId>> Steps(const Schedule& schedule) {
@@ -338,7 +349,7 @@ std::vector<std::vector<OpId>> Steps(const Schedule& schedule) {
 
 Schedule WithLeastBytes(const Schedule& schedule, const Schedule& original,
                         const std::vector<std::vector<OpId>>& groups) {
-  std::map<OpId, SizeClass> classes;
+  std::map<OpId, size_t> classes;
   ForEachOp(original, [&](size_t, size_t, const Op& op) {
     if (IsOperation(op.kind))
       classes[op.id] = ClassOf(op, original.comms[static_cast<size_t>(op.comm)].members.size());
@@ -347,25 +358,22 @@ Schedule WithLeastBytes(const Schedule& schedule, const Schedule& original,
   std::map<OpId, Op*> ops;
   ForEachOp(after, [&](size_t, size_t, Op& op) { ops[op.id] = &op; });
   for (const std::vector<OpId>& group : groups) {
-    std::map<SizeClass, std::set<uint64_t>> sizes;  // different sizes, in order
+    std::map<size_t, std::set<uint64_t>> sizes;  // different sizes, in order
     for (const OpId id : group) sizes[classes.at(id)].insert(Bytes(*ops.at(id)));
     for (const OpId id : group) {
       Op& op = *ops.at(id);
-      const SizeClass size = classes.at(id);
-      if (size == SizeClass::kNothing) continue;
+      const size_t size = classes.at(id);
+      if (size < kSmallest) continue;
       const std::set<uint64_t>& of_class = sizes.at(size);
       const uint64_t step =
           1 + static_cast<uint64_t>(std::distance(of_class.begin(), of_class.find(Bytes(op))));
       const uint64_t share = model::TunedElements(
           CallOf(op.kind), /*count=*/1, after.comms[static_cast<size_t>(op.comm)].members.size());
       const uint64_t width = model::DatatypeBytes(op.datatype);
-      // Equal bytes for every type: the largest element has eight.
-      const uint64_t least = size == SizeClass::kSmall    ? 8
-                             : size == SizeClass::kMedium ? kSmallBelowBytes
-                             : size == SizeClass::kLarge  ? kMostBytes
-                                                          : kLargeAboveBytes + 8;
-      // Different sizes differ by a little more than one element of the largest type.
-      const uint64_t bytes = size == SizeClass::kSmall ? least * step : least + 64 * (step - 1);
+      // Equal bytes for every type: the largest element has eight. Different sizes differ by a
+      // little more than one element of the largest type.
+      const uint64_t bytes =
+          size == kSmallest ? 8 * step : (kClassFrom[size] + 7) / 8 * 8 + 64 * (step - 1);
       const uint64_t count = (bytes + share * width - 1) / (share * width);
       op.count = std::min(op.count, count);
     }

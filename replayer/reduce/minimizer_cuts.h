@@ -40,14 +40,14 @@ Schedule WithStreamsMerged(const Schedule& schedule, size_t rank, int into, int 
 // The same calls with as few bytes as keep each operation of `groups` (ids that belong together) in
 // its size class in `original`, found by id. Counts that differed within a group still differ.
 //
-// The classes, by the bytes of all members together where NCCL counts so: small (LL protocol),
-// medium (LL128), large (Simple, buffers.h), and larger still. At the first and last limit the
-// measured behaviour of mismatched operations changes (docs/emulator-truth.md).
+// The classes, by the bytes of all members together where NCCL counts so, lie between the bounds at
+// which NCCL chooses another protocol (buffers.h) or mismatched operations come to another end
+// (mismatch.h).
 Schedule WithLeastBytes(const Schedule& schedule, const Schedule& original,
                         const std::vector<std::vector<OpId>>& groups);
 
-enum class SizeClass { kNothing, kSmall, kMedium, kLarge, kHuge };
-SizeClass ClassOf(const Op& op, size_t members);
+// The number of the class, in rising order; 0: no bytes.
+size_t ClassOf(const Op& op, size_t members);
 
 // Groups of calls: a collective's calls at all its members, and the two ends of a transfer, as far
 // as all ranks call them in one order.

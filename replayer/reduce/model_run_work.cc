@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "replayer/record/buffers.h"
+#include "replayer/reduce/mismatch.h"
 #include "replayer/reduce/model_run_machine.h"
 
 namespace gordian::replayer {
@@ -207,9 +208,7 @@ bool Machine::EndsBeside(const Op& own, const std::vector<Slot>& members) {
   if (kinds) return most >= kSmallBelowBytes && own.kind == OpKind::kAllGather;
   if (roots) return false;
   if (least == most) return true;
-  if (IsPairwise(own.kind) || most < kSmallBelowBytes || most > kLargeAboveBytes)
-    return Bytes(own) == least;
-  return true;
+  return IsPairwise(own.kind) ? Bytes(own) == least : EndsUnequal(Bytes(own), least, most);
 }
 
 void Machine::End(Launch* launch) {

@@ -136,6 +136,15 @@ class Predict(CliTest):
         self.assertEqual(fused.run_in_order(BUILD, 1, 1, seed=1), "hangs")
         self.assertEqual(fused.run_in_order(BUILD, 1, 1, seed=1, twin=True), "ends")
 
+    def test_buckets_that_are_too_small_to_be_forgiven(self):
+        # In each other order one of less than 2 MiB meets a larger one; H200s hung in all that were tried.
+        done = fused.record(BUILD, 2, 1, self.path("s"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        code, said = self.predict("s", "-o", "predicted", "--verify", "2")
+        self.assertEqual((code, len(said["predicted"]), said["unconfirmed"]), (1, 1, []), said)
+        self.assertEqual(said["predicted"][0]["verified"], {"runs": 2, "same": 2})
+        self.assertEqual(fused.run_in_order(BUILD, 2, 1, seed=1), "hangs")
+
     def test_two_buckets_of_which_one_is_ready_last(self):
         done = fused.record(BUILD, 1, 64, self.path("s"))
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -23,6 +23,14 @@ bool MeetsIn(const Signature& own, const Signature& other) {
   return small && own.share.place == 0 && other.share.place == 0;
 }
 
+// For a member of `own` bytes, where the members' bytes, from `least` to `most`, differ.
+Fate FateOfUnequal(uint64_t own, uint64_t least, uint64_t most) {
+  const Fate if_least = own == least ? Fate::kCompletes : Fate::kHangs;
+  if (least < kUnequalMeetFromBytes) return most < kUnequalMeetFromBytes ? if_least : Fate::kHangs;
+  return least >= kUnequalEndFromBytes && most <= kUnequalEndUpToBytes ? Fate::kCompletes
+                                                                       : if_least;
+}
+
 }  // namespace
 
 bool IsPairwise(Kind kind) {
@@ -30,26 +38,22 @@ bool IsPairwise(Kind kind) {
 }
 
 Fate DecideFate(const Signature& own, std::span<const Signature> others) {
-  bool kinds = false, types = false, counts = false, roots = false;
+  bool kinds = false, roots = false;
   Kind first_kind = own.kind;
   uint64_t least = Bytes(own), most = Bytes(own);
   for (const Signature& other : others) {
     if (!MeetsIn(own, other)) return Fate::kHangs;
     kinds |= other.kind != own.kind;
-    types |= other.datatype != own.datatype;
-    counts |= other.count != own.count;
     roots |= other.root != own.root;
     first_kind = std::min(first_kind, other.kind);
     least = std::min(least, Bytes(other));
     most = std::max(most, Bytes(other));
   }
-  bool small = most<kSmallBelowBytes, large = most> kLargeAboveBytes;
-  Fate if_least = Bytes(own) == least ? Fate::kCompletes : Fate::kHangs;
 
   if (kinds) {
     // An all-gather ends beside an all-reduce. Which of two other kinds ends was not measured; the
     // choice must only be stable.
-    return small || own.kind != first_kind ? Fate::kHangs : Fate::kCompletes;
+    return most < kSmallBelowBytes || own.kind != first_kind ? Fate::kHangs : Fate::kCompletes;
   }
   if (roots && HasRoot(own.kind)) {
     // A member that takes another for the root, which does not take itself for it, waits for data
@@ -58,9 +62,8 @@ Fate DecideFate(const Signature& own, std::span<const Signature> others) {
     return Fate::kHangs;
   }
   if (least == most) return Fate::kCompletes;  // another operator, or a type of the same size
-  if (IsPairwise(own.kind)) return if_least;
-  if (types || counts) return small || large ? if_least : Fate::kCompletes;
-  return Fate::kCompletes;
+  if (IsPairwise(own.kind)) return Bytes(own) == least ? Fate::kCompletes : Fate::kHangs;
+  return FateOfUnequal(Bytes(own), least, most);
 }
 
 }  // namespace gordian::emu::nccl

@@ -1,14 +1,21 @@
 // What becomes of a member whose operation does not match the others'. Measured on two ranks; it
-// depends on the protocol that the size selects, so it is a table and not a consequence of anything
+// depends on how NCCL moves data of the size, so it is a table and not a consequence of anything
 // modelled here:
 //
 //   two ranks         small (< 256 KiB)      medium               large (> 64 MiB)
-//   count             hangs, one finishes    completes            hangs, one finishes
 //   root, broadcast   completes              completes            hangs, both
 //   operator          completes              completes            completes
 //   kind              hangs, both            hangs, one finishes  hangs, one finishes
-//   type              hangs, one finishes    completes            hangs, one finishes
 //
+// Where counts or types make the bytes differ, the smaller and the larger decide:
+//
+//   both below 1.75 MiB                      hangs, the smaller finishes
+//   one below it                             hangs, both
+//   both from it on
+//     smaller from 2, larger up to 65 MiB    completes
+//     else                                   hangs, the smaller finishes
+//
+// H200s do not keep to it in each pair (docs/emulator.md).
 // For more ranks "one finishes" becomes: those with the fewest bytes finish.
 //
 // The collectives that a group has on one communicator are one kernel, which divides its channels
@@ -28,6 +35,10 @@ namespace gordian::emu::nccl {
 
 inline constexpr uint64_t kSmallBelowBytes = 256ull << 10;
 inline constexpr uint64_t kLargeAboveBytes = 64ull << 20;
+// Of bytes that differ. The first was seen to lie above 1.5 MiB, the last below 128 MiB.
+inline constexpr uint64_t kUnequalMeetFromBytes = 1792ull << 10;
+inline constexpr uint64_t kUnequalEndFromBytes = 2ull << 20;
+inline constexpr uint64_t kUnequalEndUpToBytes = 65ull << 20;
 
 enum class Fate { kCompletes, kHangs };
 

@@ -2,10 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <vector>
 
+#include "replayer/record/buffers.h"
 #include "replayer/reduce/minimizer.h"
 #include "replayer/reduce/minimizer_cuts.h"
+#include "replayer/reduce/mismatch.h"
 #include "replayer/reduce/model_run.h"
+#include "tests/measured/unequal_counts.h"
 #include "tests/unit/replayer/hang_shapes.h"
 
 namespace gordian::replayer {
@@ -142,9 +146,11 @@ TEST(Minimizer, PeersAndRootsMoveWithTheMembers) {
 }
 
 TEST(Minimizer, SizesShrinkWithinTheirClass) {
-  // Below 256 KiB, below 32 MiB, up to 64 MiB, above: the class of each operation is what it was.
-  for (const uint64_t count :
-       {uint64_t{1} << 10, uint64_t{1} << 20, uint64_t{12} << 20, uint64_t{1} << 25}) {
+  // The least bytes of each class, but the first.
+  const std::vector<uint64_t> from = {256 << 10, 1792 << 10,     2 << 20,
+                                      32 << 20,  (64 << 20) + 8, (65 << 20) + 8};
+  for (size_t i = 0; i <= from.size(); ++i) {
+    const uint64_t count = i == from.size() ? uint64_t{1} << 25 : from[i] / 4 - 2;
     ScheduleBuilder job(2);
     const int dp = job.Comm("dp", {0, 1}), tp = job.Comm("tp", {0, 1});
     job.On(0).AllReduce(dp, 0, count).AllReduce(tp, 0, count).Sync().Stands();
@@ -157,6 +163,28 @@ TEST(Minimizer, SizesShrinkWithinTheirClass) {
     EXPECT_EQ(ClassOf(after, 2), ClassOf(before, 2));
     EXPECT_EQ(after.count,
               report.schedule.ranks[1].threads[0].ops[1].count);  // of the same operation
+  }
+}
+
+TEST(Minimizer, MismatchesKeepTheirOutcome) {
+  for (const measured::Pair& pair : measured::UnequalCounts()) {
+    ScheduleBuilder job(2);
+    const int dp = job.Comm("dp", {0, 1});
+    job.On(0).AllReduce(dp, 0, pair.smaller_bytes).Sync().Stands();
+    job.On(1).AllReduce(dp, 0, pair.larger_bytes).Sync().Stands();
+    Schedule whole = job.Build();
+    ForEachOp(whole, [](size_t, size_t, Op& op) { op.datatype = 0; });  // of one byte
+    const Schedule reduced = WithLeastBytes(whole, whole, Steps(whole));
+    const uint64_t smaller = Bytes(reduced.ranks[0].threads[0].ops[0]),
+                   larger = Bytes(reduced.ranks[1].threads[0].ops[0]);
+    EXPECT_LT(smaller, larger) << pair;
+    EXPECT_LE(larger, pair.larger_bytes) << pair;
+    EXPECT_EQ(EndsUnequal(smaller, smaller, larger),
+              EndsUnequal(pair.smaller_bytes, pair.smaller_bytes, pair.larger_bytes))
+        << pair;
+    EXPECT_EQ(EndsUnequal(larger, smaller, larger),
+              EndsUnequal(pair.larger_bytes, pair.smaller_bytes, pair.larger_bytes))
+        << pair;
   }
 }
 

@@ -4,6 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
+#include "replayer/reduce/mismatch.h"
+#include "tests/measured/unequal_counts.h"
 #include "tests/unit/replayer/schedule_builder.h"
 
 namespace gordian::replayer {
@@ -191,9 +195,30 @@ TEST(ModelRun, MismatchesEndAsMeasured) {
   };
   EXPECT_EQ(counts(1024, 512), "mismatch-count: mismatch");
   EXPECT_EQ(counts(1 << 20, 1 << 19), "ends");
+  EXPECT_EQ(counts(1 << 18, 1 << 17), "mismatch-count: mismatch");
+  EXPECT_EQ(counts(1 << 20, 1 << 10), "mismatch-count: mismatch");
   EXPECT_EQ(counts(1 << 25, 1 << 24), "mismatch-count: mismatch");
   EXPECT_EQ(counts(1024, 1024, OpKind::kAllGather), "mismatch-kind: mismatch");
   EXPECT_EQ(counts(1024, 1024), "ends");
+}
+
+TEST(ModelRun, UnequalCountsEndAsOnH200s) {
+  std::vector<measured::Pair> differ;
+  for (const measured::Pair& pair : measured::UnequalCounts()) {
+    const uint64_t least = pair.smaller_bytes, most = pair.larger_bytes;
+    const bool smaller = EndsUnequal(least, least, most), larger = EndsUnequal(most, least, most);
+    const measured::Ends ends = smaller
+                                    ? (larger ? measured::Ends::kBoth : measured::Ends::kSmaller)
+                                    : (larger ? measured::Ends::kLarger : measured::Ends::kNone);
+    if (ends != pair.ends) differ.push_back(pair);
+    ScheduleBuilder job = Pair();
+    job.On(0).AllReduce(kDp, 0, least).Sync();
+    job.On(1).AllReduce(kDp, 0, most).Sync();
+    Schedule schedule = job.Build();
+    ForEachOp(schedule, [](size_t, size_t, Op& op) { op.datatype = 0; });  // of one byte
+    EXPECT_EQ(RunModel(schedule).hangs, ends != measured::Ends::kBoth) << pair;
+  }
+  EXPECT_EQ(differ, measured::NotFollowed());
 }
 
 TEST(ModelRun, CommunicatorsMadeInOppositeOrder) {

@@ -18,7 +18,8 @@ using testing::RunInOrder;
 using testing::ScheduleBuilder;
 
 constexpr int kWorld = 0, kCompute = 1;
-constexpr uint64_t kSmall = 1000, kMedium = 1 << 20, kLarge = 20 << 20;  // elements of 4 bytes
+constexpr uint64_t kSmall = 1000, kMi = 1 << 18, kMedium = 1 << 20,  // elements of 4 bytes
+    kLarge = 20 << 20;
 
 // All ranks reduce these sizes at one line, on stream 0; 0: an event is recorded on another stream.
 Schedule Job(int ranks, const std::vector<uint64_t>& sizes) {
@@ -102,6 +103,14 @@ TEST(Readiness, SizesThatNcclForgivesGiveWrongData) {
   }
 }
 
+TEST(Readiness, OtherSizesHang) {
+  for (const auto& [one, other] : {std::pair{kMi, 2 * kMi}, std::pair{kSmall, kMedium}}) {
+    const std::vector<Prediction> found = Found({one, other});
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_TRUE(found[0].run_decides);
+  }
+}
+
 // The naive twin: all orders at all ranks, each in full.
 class Naive {
  public:
@@ -145,11 +154,11 @@ TEST(Readiness, AgreesWithEveryOrder) {
     const int ranks = random() % 4 == 0 ? 3 : 2;
     std::vector<uint64_t> sizes;
     const size_t calls = ranks == 3 ? 3 : 4;
-    const uint64_t unit[] = {kSmall, kMedium, kLarge};
-    const uint64_t of = random() % 3, kinds = 1 + random() % 2;
+    const uint64_t unit[] = {kSmall, kMi, kMedium, kLarge};
+    const uint64_t of = random() % 4, kinds = 1 + random() % 2;
     for (size_t i = 0; i < calls; ++i) {
       if (i > 0 && random() % 2 == 0) sizes.push_back(0);
-      sizes.push_back(unit[(of + random() % kinds) % 3] * (1 + random() % 2));
+      sizes.push_back(unit[(of + random() % kinds) % 4] * (1 + random() % 2));
     }
     const Schedule schedule = Job(ranks, sizes);
     const Naive naive(schedule);
