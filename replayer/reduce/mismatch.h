@@ -20,9 +20,11 @@ inline constexpr uint64_t kUnequalEndFromBytes = 2ull << 20;
 inline constexpr uint64_t kUnequalEndUpToBytes = 65ull << 20;
 
 // True if a member of `own` bytes ends, where those of all members reach from `least` to `most`.
-constexpr bool EndsUnequal(uint64_t own, uint64_t least, uint64_t most) {
-  if (least < kUnequalMeetFromBytes) return most < kUnequalMeetFromBytes && own == least;
-  return own == least || (least >= kUnequalEndFromBytes && most <= kUnequalEndUpToBytes);
+// `two`: it waits for the data of one other only. Of more members the smaller do not end alone.
+constexpr bool EndsUnequal(uint64_t own, uint64_t least, uint64_t most, bool two = true) {
+  const bool if_least = two && own == least;
+  if (least < kUnequalMeetFromBytes) return most < kUnequalMeetFromBytes && if_least;
+  return if_least || (least >= kUnequalEndFromBytes && most <= kUnequalEndUpToBytes);
 }
 
 }  // namespace gordian::replayer

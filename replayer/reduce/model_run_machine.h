@@ -214,7 +214,7 @@ class Machine {
   bool CanStart(const Launch& launch) const;
   bool CanEnd(const Launch& launch) const;
   bool PartCanEnd(const Launch& launch, const Part& part) const;
-  static bool EndsBeside(const Op& own, const std::vector<Slot>& members);
+  static bool EndsBeside(const Op& own, const std::vector<Slot>& others);
   void End(Launch* launch);
   void Capture(size_t rank, size_t thread, const Op& op);
   void LaunchGraph(size_t rank, size_t thread, const Op& op);

@@ -186,7 +186,7 @@ bool Machine::PartCanEnd(const Launch& launch, const Part& part) const {
   const std::vector<Slot>& members = comm.collectives[part.number];
   std::vector<Slot> others;
   for (int i = 0; i < static_cast<int>(members.size()); ++i) {
-    if (!model::NeedsStartOf(role, i)) continue;
+    if (i == me || !model::NeedsStartOf(role, i)) continue;
     const Slot& other = members[static_cast<size_t>(i)];
     if (!other.started || other.aborted) return false;
     others.push_back(other);
@@ -194,12 +194,12 @@ bool Machine::PartCanEnd(const Launch& launch, const Part& part) const {
   return EndsBeside(op, others);
 }
 
-// True if a member may end without the members whose data it waits for having the same operation:
+// True if a member may end without the `others`, whose data it waits for, having the same operation:
 // all of them have started one.
-bool Machine::EndsBeside(const Op& own, const std::vector<Slot>& members) {
+bool Machine::EndsBeside(const Op& own, const std::vector<Slot>& others) {
   bool kinds = false, roots = false;
   uint64_t least = Bytes(own), most = Bytes(own);
-  for (const Slot& other : members) {
+  for (const Slot& other : others) {
     kinds |= other.op->kind != own.kind;
     roots |= HasRoot(own.kind) && other.op->root_or_peer != own.root_or_peer;
     least = std::min(least, Bytes(*other.op));
@@ -208,7 +208,8 @@ bool Machine::EndsBeside(const Op& own, const std::vector<Slot>& members) {
   if (kinds) return most >= kSmallBelowBytes && own.kind == OpKind::kAllGather;
   if (roots) return false;
   if (least == most) return true;
-  return IsPairwise(own.kind) ? Bytes(own) == least : EndsUnequal(Bytes(own), least, most);
+  if (IsPairwise(own.kind)) return Bytes(own) == least;
+  return EndsUnequal(Bytes(own), least, most, /*two=*/others.size() == 1);
 }
 
 void Machine::End(Launch* launch) {

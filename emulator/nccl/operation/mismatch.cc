@@ -23,9 +23,10 @@ bool MeetsIn(const Signature& own, const Signature& other) {
   return small && own.share.place == 0 && other.share.place == 0;
 }
 
-// For a member of `own` bytes, where the members' bytes, from `least` to `most`, differ.
-Fate FateOfUnequal(uint64_t own, uint64_t least, uint64_t most) {
-  const Fate if_least = own == least ? Fate::kCompletes : Fate::kHangs;
+// For a member of `own` bytes, where the members' bytes, from `least` to `most`, differ. `two`: it
+// waits for the data of one other only.
+Fate FateOfUnequal(uint64_t own, uint64_t least, uint64_t most, bool two) {
+  const Fate if_least = two && own == least ? Fate::kCompletes : Fate::kHangs;
   if (least < kUnequalMeetFromBytes) return most < kUnequalMeetFromBytes ? if_least : Fate::kHangs;
   return least >= kUnequalEndFromBytes && most <= kUnequalEndUpToBytes ? Fate::kCompletes
                                                                        : if_least;
@@ -63,7 +64,7 @@ Fate DecideFate(const Signature& own, std::span<const Signature> others) {
   }
   if (least == most) return Fate::kCompletes;  // another operator, or a type of the same size
   if (IsPairwise(own.kind)) return Bytes(own) == least ? Fate::kCompletes : Fate::kHangs;
-  return FateOfUnequal(Bytes(own), least, most);
+  return FateOfUnequal(Bytes(own), least, most, others.size() == 1);
 }
 
 }  // namespace gordian::emu::nccl

@@ -15,8 +15,8 @@
 //     smaller from 2, larger up to 65 MiB    completes
 //     else                                   hangs, the smaller finishes
 //
-// H200s do not keep to it in each pair (docs/emulator.md).
-// For more ranks "one finishes" becomes: those with the fewest bytes finish.
+// H200s do not keep to it in each pair (docs/emulator.md). Of more than two members of a collective
+// none finishes where "the smaller" does of two (four ranks, 4 KiB): its neighbours hold it up.
 //
 // The collectives that a group has on one communicator are one kernel, which divides its channels
 // among them: it does not meet the kernels of members that called them singly, whatever their

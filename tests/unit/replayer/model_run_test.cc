@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "replayer/reduce/mismatch.h"
@@ -219,6 +220,21 @@ TEST(ModelRun, UnequalCountsEndAsOnH200s) {
     EXPECT_EQ(RunModel(schedule).hangs, ends != measured::Ends::kBoth) << pair;
   }
   EXPECT_EQ(differ, measured::NotFollowed());
+}
+
+// Of four ranks on H200s the one with fewer elements hangs, too.
+TEST(ModelRun, OfTwoRanksAloneTheSmallerEnds) {
+  for (const bool two : {true, false}) {
+    ScheduleBuilder job(3);
+    const int comm = two ? job.Comm("pair", {0, 1}) : job.Comm("all", {0, 1, 2});
+    job.On(0).AllReduce(comm, 0, 512).Sync().AllReduce(comm, 0, 512).Sync();
+    for (int rank = 1; rank < (two ? 2 : 3); ++rank) job.On(rank).AllReduce(comm, 0, 1024).Sync();
+    const Schedule schedule = job.Build();
+    const ModelRun run = RunModel(schedule);
+    EXPECT_TRUE(run.hangs);
+    const OpId first_sync = schedule.ranks[0].threads[0].ops[1].id;
+    EXPECT_EQ(std::count(run.standing.begin(), run.standing.end(), first_sync), two ? 0 : 1);
+  }
 }
 
 TEST(ModelRun, CommunicatorsMadeInOppositeOrder) {
