@@ -290,12 +290,27 @@ class Check {
 
   // R2 and hard edges: plays what the runtime would do, until nothing moves any more. A unit is
   // submitted when its input is there; its stream goes on when all members have submitted it and the
-  // stream has come to it.
+  // stream has come to it. First with what was called alone, which must end the cycle. Then as if
+  // all hosts that can go on called what is missing, and all else ended: what is stuck even so is
+  // in another circle, so that the job would hang again with a part of the units executed.
   bool Ends() {
     std::vector<bool> forced(graph_.nodes().size(), false);
+    Play(Bit(LeafKind::kKernel), /*may_call=*/false, &forced);
+    for (const LaunchId id : cycle_) {
+      if (!set_.at(id).passed) return RefuseStuck(set_.at(id), {});
+    }
+    const std::vector<bool> later = Play(~LeafMask{0}, /*may_call=*/true, &forced);
+    for (const auto& [id, member] : set_) {
+      if (!member.passed && !later[member.start + 1]) return RefuseStuck(member, later);
+    }
+    return true;
+  }
+
+  std::vector<bool> Play(LeafMask progressing, bool may_call, std::vector<bool>* forced) {
+    std::vector<bool> comes;
     for (bool moved = true; moved;) {
       moved = false;
-      const std::vector<bool> comes = graph_.Decide(Bit(LeafKind::kKernel), forced);
+      comes = graph_.Decide(progressing, *forced);
       for (auto& [id, member] : set_) {
         if (!member.launch->enqueued) continue;
         const bool ready =
@@ -309,39 +324,47 @@ class Check {
         moved |= std::exchange(member.submitted, submitted) != submitted;
       }
       for (auto& [id, member] : set_) {
-        if (member.passed || !comes[member.start] || !Executed(*member.launch)) continue;
+        if (member.passed || !comes[member.start]) continue;
+        if (!Executed(*member.launch, may_call ? &comes : nullptr)) continue;
         member.passed = moved = true;
-        forced[member.start + 1] = true;
+        (*forced)[member.start + 1] = true;
       }
     }
-    // What only waits for the program to go on may pass later; another circle will not.
-    const std::vector<bool> later = graph_.Decide(~LeafMask{0}, forced);
-    for (const auto& [id, member] : set_) {
-      if (!member.passed && (cycle_.contains(id) || !later[member.start + 1])) {
-        return RefuseStuck(member, later);
-      }
-    }
-    return true;
+    return comes;
   }
 
-  bool Executed(const Launch& launch) const {
+  // `comes` (null: no): members whose hosts go on are about to call it.
+  bool Executed(const Launch& launch, const std::vector<bool>* comes) const {
     for (const Part& part : launch.parts) {
       const Instance* const instance =
           graph_.matcher().FindInstance(part.ref.comm, part.ref.sequence);
       if (instance == nullptr) return false;
-      for (const MemberSlot& slot : instance->members) {
-        const auto member = set_.find(slot.launch);
-        if (member == set_.end() || !member->second.submitted) return false;
+      const Communicator& comm = graph_.matcher().comms()[part.ref.comm];
+      for (size_t r = 0; r < instance->members.size(); ++r) {
+        const auto member = set_.find(instance->members[r].launch);
+        if (member != set_.end() && member->second.submitted) continue;
+        if (comes == nullptr) return false;
+        if (member != set_.end() && member->second.launch->enqueued) return false;
+        if (member == set_.end() && !MayCall(comm.members[r].process, *comes)) return false;
       }
     }
     return true;
   }
 
-  // The other work that holds up an operation of a circle, if that is what does.
+  bool MayCall(ProcessId process, const std::vector<bool>& comes) const {
+    for (uint32_t n = 0; n < graph_.nodes().size(); ++n) {
+      const WaitNode& node = graph_.nodes()[n];
+      if (node.kind == NodeKind::kNotCalled && node.process == process && comes[n]) return true;
+    }
+    return false;
+  }
+
+  // The other work that holds up an operation of the cycle, or, with `later`, of another circle, if
+  // that is what does.
   bool RefuseStuck(const Member& stuck, const std::vector<bool>& later) {
     for (const auto& [id, member] : set_) {
       if (member.ready || member.work == nullptr) continue;
-      if (!cycle_.contains(id) && later[member.start + 1]) continue;
+      if (later.empty() ? !cycle_.contains(id) : member.passed || later[member.start + 1]) continue;
       const Launch& launch = *member.launch;
       return Refuse(RecoveryCondition::kHardEdge,
                     RankOf(launch) + " has " + WorkName(member.work->kind) + " in front of " +
