@@ -16,12 +16,14 @@
 
 #include "cli/end_signal.h"
 #include "cli/explore_checkpoint.h"
+#include "cli/known_predictions.h"
 #include "cli/late_progress.h"
 #include "cli/orders_options.h"
 #include "cli/output.h"
 #include "cli/output_file.h"
 #include "cli/predict_text.h"
 #include "cli/predicted_programs.h"
+#include "cli/prediction_sarif.h"
 #include "cli/verbs.h"
 #include "replayer/predict/explore.h"
 #include "replayer/record/extract.h"
@@ -45,6 +47,7 @@ struct ExploreFlags {
   std::string checkpoint;
   std::vector<std::string> assume;
   replayer::OrdersOptions orders;
+  FindingsOptions findings;
   std::optional<size_t> preemptions, depth;
   std::optional<double> time_limit_s;
   size_t max_states = 1'000'000;
@@ -203,7 +206,7 @@ nlohmann::ordered_json FindingJson(const Prediction& prediction) {
   return json;
 }
 
-bool PrintJson(const ExploreFlags& flags, const Explored& explored) {
+bool PrintJson(const ExploreFlags& flags, const Explored& explored, const KnownPredictions& known) {
   const Predictions& predictions = explored.predictions;
   nlohmann::ordered_json json = {
       {"schema", kSchema},
@@ -228,6 +231,7 @@ bool PrintJson(const ExploreFlags& flags, const Explored& explored) {
   for (size_t i = 0; i < predictions.predicted.size(); ++i) {
     nlohmann::ordered_json& found = json["found"].emplace_back();
     found = FindingJson(predictions.predicted[i]);
+    if (known.given()) found["known"] = known.Has(predictions.predicted[i]);
     if (!flags.output.empty()) found["program"] = ProgramPath(flags.output, kStem, i);
     if (i < explored.verified.size())
       found["verified"] = {{"runs", explored.verified[i].runs},
@@ -252,12 +256,14 @@ std::string OrdersTried(const ExploreFlags& flags, const Explored& explored) {
   return text;
 }
 
-bool PrintFindings(const ExploreFlags& flags, const Explored& explored) {
+bool PrintFindings(const ExploreFlags& flags, const Explored& explored,
+                   const KnownPredictions& known) {
   const Predictions& predictions = explored.predictions;
   std::string text;
   for (size_t i = 0; i < predictions.predicted.size(); ++i) {
     const Prediction& found = predictions.predicted[i];
-    text += "DEADLOCK (possible): " + SummaryText(found) + "\n" + PredictionText(found);
+    text += known.Has(found) ? "DEADLOCK (possible, known): " : "DEADLOCK (possible): ";
+    text += SummaryText(found) + "\n" + PredictionText(found);
     if (found.preemptions) text += "  with " + WithCommas(*found.preemptions) + " preemptions\n";
     text += ProgramText(flags.output.empty() ? "" : ProgramPath(flags.output, kStem, i), i,
                         explored.verified);
@@ -288,23 +294,29 @@ int Run(ExploreFlags flags) {
   flags.orders.threads_ordered =
       std::find(flags.assume.begin(), flags.assume.end(),
                 TextOf(replayer::Freedom::kThreadsUnordered).assume) != flags.assume.end();
+  const StatusOr<KnownPredictions> known = KnownPredictions::Read(flags.findings.baseline);
+  if (!known.ok()) {
+    PrintError(known.status().message());
+    return kExitUsage;
+  }
   Explored explored;
-  const Status status = Exploration(flags).Run(&explored);
+  const Predictions& predictions = explored.predictions;
+  Status status = Exploration(flags).Run(&explored);
+  if (status.ok() && EndSignal() != 0) return 128 + EndSignal();
+  if (status.ok()) status = WriteSarif(flags.findings.sarif, predictions, *known);
   if (!status.ok()) {
     PrintError(status.message());
     return kExitUsage;
   }
-  if (EndSignal() != 0) return 128 + EndSignal();
-  const Predictions& predictions = explored.predictions;
   if (flags.json) {
-    if (!PrintJson(flags, explored)) return kExitUsage;
+    if (!PrintJson(flags, explored, *known)) return kExitUsage;
   } else if (predictions.judged) {
-    if (!PrintFindings(flags, explored)) return kExitUsage;
+    if (!PrintFindings(flags, explored, *known)) return kExitUsage;
   } else {
     for (const std::string& reason : predictions.not_judged) PrintError("not judged: " + reason);
   }
   if (!predictions.judged) return kExitInconclusive;
-  return predictions.predicted.empty() ? kExitOk : kExitProblem;
+  return known->HasAll(predictions.predicted) ? kExitOk : kExitProblem;
 }
 
 }  // namespace
@@ -354,6 +366,7 @@ void AddExploreVerb(CLI::App& app, VerbContext* context) {
       ->needs(output)
       ->type_name("RUNS")
       ->check(CLI::Range(1, 1000));
+  AddFindingsOptions(verb, &flags->findings);
   AddOrdersOptions(verb, &flags->orders);
   verb->add_flag("--json", flags->json, "As JSON (schema gordian.explore.v1)");
   verb->footer(

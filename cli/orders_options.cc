@@ -15,4 +15,15 @@ void AddOrdersOptions(CLI::App* verb, replayer::OrdersOptions* orders) {
       ->capture_default_str();
 }
 
+void AddFindingsOptions(CLI::App* verb, FindingsOptions* findings) {
+  verb->add_option(
+          "--baseline", findings->baseline,
+          "An earlier output of --json, of predict or explore: what it found is known, and "
+          "not in the exit code")
+      ->type_name("FILE");
+  verb->add_option("--sarif", findings->sarif,
+                   "Also write what is found as SARIF, for code scanners")
+      ->type_name("FILE");
+}
+
 }  // namespace gordian::cli

@@ -3,6 +3,7 @@
 #define GORDIAN_CLI_ORDERS_OPTIONS_H_
 
 #include <CLI/CLI.hpp>
+#include <string>
 
 #include "replayer/predict/recorded_orders.h"
 
@@ -10,6 +11,14 @@ namespace gordian::cli {
 
 // --window and --max-calls. `orders` must outlive `verb`.
 void AddOrdersOptions(CLI::App* verb, replayer::OrdersOptions* orders);
+
+// Files of findings; empty: none.
+struct FindingsOptions {
+  std::string baseline;  // to read
+  std::string sarif;     // to write
+};
+// --baseline and --sarif. `findings` must outlive `verb`.
+void AddFindingsOptions(CLI::App* verb, FindingsOptions* findings);
 
 }  // namespace gordian::cli
 

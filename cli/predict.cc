@@ -3,26 +3,21 @@
 #include "replayer/predict/predict.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "analyzer/exporters/sarif_writer.h"
 #include "cli/end_signal.h"
+#include "cli/known_predictions.h"
 #include "cli/late_progress.h"
 #include "cli/orders_options.h"
 #include "cli/output.h"
-#include "cli/output_file.h"
 #include "cli/predict_text.h"
 #include "cli/predicted_programs.h"
+#include "cli/prediction_sarif.h"
 #include "cli/verbs.h"
-#include "common/json_text.h"
-#include "common/read_file.h"
 #include "common/status.h"
 #include "replayer/predict/recorded_orders.h"
 #include "replayer/record/extract.h"
@@ -30,9 +25,7 @@
 namespace gordian::cli {
 namespace {
 
-using replayer::CallOrder;
 using replayer::Freedom;
-using replayer::OpId;
 using replayer::Prediction;
 using replayer::Predictions;
 using replayer::RecordedOrders;
@@ -47,12 +40,9 @@ struct PredictFlags {
   replayer::OrdersOptions orders;
   replayer::PredictOptions predict;
   int verify = 0;
-  std::string baseline;
-  std::string sarif;
+  FindingsOptions findings;
   bool json = false;
 };
-
-using KnownSites = std::set<std::set<std::string>>;  // of predictions in a baseline
 
 std::string ProgressText(const replayer::PredictProgress& now) {
   std::string text =
@@ -61,30 +51,8 @@ std::string ProgressText(const replayer::PredictProgress& now) {
   return text + ", " + std::to_string(now.found) + " deadlocks found";
 }
 
-// What an earlier output of --json predicted, by call sites.
-StatusOr<KnownSites> ReadBaseline(const std::string& path) {
-  KnownSites known;
-  if (path.empty()) return known;
-  const StatusOr<std::string> text = ReadWholeFile(path);
-  GORDIAN_RETURN_IF_ERROR(text.status());
-  const auto json = ParseJson<nlohmann::json>(*text);
-  const auto wrong = Status::InvalidArgument(path + " is no output of gordian predict --json");
-  if (!json.is_object() || json.value("schema", nlohmann::json()) != kSchema) return wrong;
-  const nlohmann::json none = nlohmann::json::array();
-  for (const nlohmann::json& prediction : json.value("predicted", none)) {
-    std::set<std::string> sites;
-    if (!prediction.is_object()) return wrong;
-    for (const nlohmann::json& site : prediction.value("sites", none)) {
-      if (!site.is_string()) return wrong;
-      sites.insert(site.get<std::string>());
-    }
-    known.insert(std::move(sites));
-  }
-  return known;
-}
-
 bool PrintJson(const PredictFlags& flags, const Predictions& predictions,
-               const std::vector<ProgramRuns>& verified, const KnownSites& known) {
+               const std::vector<ProgramRuns>& verified, const KnownPredictions& known) {
   nlohmann::ordered_json json = {
       {"schema", kSchema},
       {"judged", predictions.judged},
@@ -96,8 +64,7 @@ bool PrintJson(const PredictFlags& flags, const Predictions& predictions,
       {"not_judged", predictions.not_judged}};
   for (size_t i = 0; i < predictions.predicted.size(); ++i) {
     json["predicted"].push_back(PredictionJson(predictions.predicted[i]));
-    if (!flags.baseline.empty())
-      json["predicted"].back()["known"] = known.contains(predictions.predicted[i].sites);
+    if (known.given()) json["predicted"].back()["known"] = known.Has(predictions.predicted[i]);
     if (!flags.output.empty())
       json["predicted"].back()["program"] = ProgramPath(flags.output, kStem, i);
     if (i < verified.size())
@@ -112,12 +79,12 @@ bool PrintJson(const PredictFlags& flags, const Predictions& predictions,
 }
 
 bool PrintFindings(const PredictFlags& flags, const Predictions& predictions,
-                   const std::vector<ProgramRuns>& verified, const KnownSites& known) {
+                   const std::vector<ProgramRuns>& verified, const KnownPredictions& known) {
   std::string text;
   for (size_t i = 0; i < predictions.predicted.size(); ++i) {
     const Prediction& prediction = predictions.predicted[i];
     text += prediction.freedom == Freedom::kReadinessOrdered ? "MISMATCH" : "DEADLOCK";
-    text += known.contains(prediction.sites) ? " (predicted, known): " : " (predicted): ";
+    text += known.Has(prediction) ? " (predicted, known): " : " (predicted): ";
     text += SummaryText(prediction) + "\n" + PredictionText(prediction);
     text +=
         ProgramText(flags.output.empty() ? "" : ProgramPath(flags.output, kStem, i), i, verified);
@@ -141,41 +108,6 @@ bool PrintFindings(const PredictFlags& flags, const Predictions& predictions,
   return PrintText(text + NotJudgedText(predictions));
 }
 
-exporters::SarifPlace PlaceOf(const CallNames& names, OpId id, const std::string& text) {
-  const replayer::Op& op = names.OpOf(id);
-  return {op.site_file, op.site_line, text};
-}
-
-std::vector<exporters::SarifFinding> SarifFindings(const PredictFlags& flags,
-                                                   const Predictions& predictions,
-                                                   const KnownSites& known) {
-  std::vector<exporters::SarifFinding> findings;
-  for (const Prediction& prediction : predictions.predicted) {
-    const CallNames names(prediction.witness);
-    exporters::SarifFinding finding{
-        .check = prediction.witness.origin.check,
-        .title = "Another order of calls hangs",
-        .message = "Hang predicted in another order of calls: " + SummaryText(prediction) + ".\n" +
-                   PredictionText(prediction),
-        .advice = TextOf(prediction.freedom).advice,
-        .sites = prediction.sites};
-    for (const OpId id : prediction.cycle) {
-      const std::string rank = "rank " + std::to_string(names.RankOf(id));
-      finding.places.push_back(PlaceOf(names, id, rank + " would wait in " + names.Describe(id)));
-    }
-    for (const CallOrder& order : prediction.orders) {
-      if (order.as_recorded) continue;
-      const std::string rank = "rank " + std::to_string(names.RankOf(order.first));
-      finding.places.push_back(
-          PlaceOf(names, order.second,
-                  rank + " calls " + names.Describe(order.second) + ", recorded first"));
-    }
-    if (!flags.baseline.empty()) finding.known = known.contains(prediction.sites);
-    findings.push_back(std::move(finding));
-  }
-  return findings;
-}
-
 int Run(PredictFlags flags) {
   const auto assumed = [&](Freedom freedom) {
     return std::find(flags.assume.begin(), flags.assume.end(), TextOf(freedom).assume) !=
@@ -183,7 +115,7 @@ int Run(PredictFlags flags) {
   };
   flags.orders.threads_ordered = assumed(Freedom::kThreadsUnordered);
   flags.orders.buckets_ordered = assumed(Freedom::kReadinessOrdered);
-  const StatusOr<KnownSites> known = ReadBaseline(flags.baseline);
+  const StatusOr<KnownPredictions> known = KnownPredictions::Read(flags.findings.baseline);
   if (!known.ok()) {
     PrintError(known.status().message());
     return kExitUsage;
@@ -217,14 +149,9 @@ int Run(PredictFlags flags) {
     PrintError(status.message());
     return kExitUsage;
   }
-  if (!flags.sarif.empty() && predictions.judged) {
-    const Status written =
-        WriteOutput(flags.sarif, exporters::SarifOf(SarifFindings(flags, predictions, *known),
-                                                    std::filesystem::current_path()));
-    if (!written.ok()) {
-      PrintError(written.message());
-      return kExitUsage;
-    }
+  if (const Status written = WriteSarif(flags.findings.sarif, predictions, *known); !written.ok()) {
+    PrintError(written.message());
+    return kExitUsage;
   }
   if (flags.json) {
     if (!PrintJson(flags, predictions, verified, *known)) return kExitUsage;
@@ -234,10 +161,7 @@ int Run(PredictFlags flags) {
     for (const std::string& reason : predictions.not_judged) PrintError("not judged: " + reason);
   }
   if (!predictions.judged) return kExitInconclusive;
-  const bool all_known =
-      std::all_of(predictions.predicted.begin(), predictions.predicted.end(),
-                  [&](const Prediction& found) { return known->contains(found.sites); });
-  return all_known ? kExitOk : kExitProblem;
+  return known->HasAll(predictions.predicted) ? kExitOk : kExitProblem;
 }
 
 }  // namespace
@@ -266,13 +190,7 @@ void AddPredictVerb(CLI::App& app, VerbContext* context) {
       ->needs(output)
       ->type_name("RUNS")
       ->check(CLI::Range(1, 1000));
-  verb->add_option("--baseline", flags->baseline,
-                   "An earlier output of --json: what it predicted is known, and not in the exit "
-                   "code")
-      ->type_name("FILE");
-  verb->add_option("--sarif", flags->sarif,
-                   "Also write what is predicted as SARIF, for code scanners")
-      ->type_name("FILE");
+  AddFindingsOptions(verb, &flags->findings);
   AddOrdersOptions(verb, &flags->orders);
   verb->add_option("--max-states", flags->predict.max_states,
                    "Search so many states for candidates that are not reached at once")

@@ -58,6 +58,10 @@ class Schemas(unittest.TestCase):
             for line in self.gordian("export", session, "-f", "jsonl").splitlines():
                 add(json.loads(line), "gordian.operations.v1")
             add(json.loads(self.gordian("replay", session, "-o", f"replay-{session}", "--json")))
+        for verb in ("predict", "explore"):  # what a baseline adds
+            with open(os.path.join(self.work, "known.json"), "w", encoding="utf-8") as f:
+                f.write(self.gordian(verb, "near", "--json"))
+            add(json.loads(self.gordian(verb, "near", "--json", "--baseline", "known.json")))
         self.gordian("explore", "near", "-o", "explored")
         add(self.read("explored/explored-1.json"))
         for words in (["export", "hung", "-f", "csv", "-o", "x.csv"], ["checks"], ["doctor"], ["hooks"], ["demo"], ["incidents"],

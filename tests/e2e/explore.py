@@ -53,6 +53,54 @@ class Explore(CliTest):
         self.assertEqual((code, said["found"], said["unconfirmed"], said["complete"]), (0, [], [], True), said)
         self.assertIn("no deadlock found: no order of ", self.gordian("explore", "twin").stdout)
 
+    def sarif(self, verb, *arguments):
+        """The exit code, and the one result."""
+        done = self.gordian(verb, "s", *arguments, "--sarif", "found.sarif")
+        with open(self.path("found.sarif"), encoding="utf-8") as f:
+            (result,) = json.load(f)["runs"][0]["results"]
+        return done.returncode, result
+
+    def test_only_what_is_new_counts(self):
+        self.record("s", "near_miss")
+        for verb, found in (("explore", "found"), ("predict", "predicted")):
+            said = json.loads(self.gordian(verb, "s", "--json").stdout)
+            self.write("known.json", json.dumps(said))
+            self.write("none.json", json.dumps({**said, found: []}))
+            code, again, _ = self.explore("s", "--baseline", "known.json")
+            self.assertEqual((code, [one["known"] for one in again["found"]]), (0, [True]), again)
+            self.assertIn("DEADLOCK (possible, known): ", self.gordian("explore", "s", "--baseline", "known.json").stdout)
+            self.assertEqual(self.gordian("predict", "s", "--baseline", "known.json").returncode, 0)
+            code, again, _ = self.explore("s", "--baseline", "none.json")
+            self.assertEqual((code, [one["known"] for one in again["found"]]), (1, [False]), again)
+            code, result = self.sarif("explore", "--baseline", "known.json")
+            self.assertEqual((code, result["baselineState"]), (0, "unchanged"))
+            code, result = self.sarif("explore", "--baseline", "none.json")
+            self.assertEqual((code, result["baselineState"]), (1, "new"))
+
+    def test_code_scanners(self):
+        """They see one deadlock, whichever verb found it."""
+        self.record("s", "near_miss")
+        (code, explored), (_, predicted) = self.sarif("explore"), self.sarif("predict")
+        self.assertEqual(code, 1)
+        self.assertNotIn("baselineState", explored)
+        for name in ("ruleId", "level", "partialFingerprints"):
+            self.assertEqual(explored[name], predicted[name])
+
+        def lines(result):
+            return {(place["physicalLocation"]["artifactLocation"]["uri"], place["physicalLocation"]["region"]["startLine"])
+                    for place in result["locations"] + result["relatedLocations"]}
+        self.assertEqual(lines(explored), lines(predicted))
+        self.assertEqual(len(lines(explored)), 2)
+        # Without a judgement it says nothing, and not that there is nothing.
+        os.remove(self.path("found.sarif"))
+        shutil.copy(self.path("s/trace.gtrace"), self.path("cut.gtrace"))
+        os.truncate(self.path("cut.gtrace"), os.path.getsize(self.path("cut.gtrace")) // 2)
+        self.assertEqual(self.gordian("explore", "cut.gtrace", "--sarif", "found.sarif").returncode, 3)
+        self.assertFalse(os.path.exists(self.path("found.sarif")))
+        done = self.gordian("explore", "s", "--sarif", "nowhere/found.sarif")
+        self.assertEqual(done.returncode, 2)
+        self.assert_one_line(done.stderr, "nowhere/found.sarif")
+
     def test_checkpoints(self):
         self.record("s", "near_miss")
         whole = self.explore("s")[1]

@@ -260,10 +260,12 @@ class Predict(CliTest):
         self.assertEqual(done.returncode, 2)
         self.assert_one_line(done.stderr, "nowhere")
         self.assertEqual(self.gordian("predict", "nowhere", "--assume", "luck").returncode, 2)
-        for text in ("", "{", "[]", '{"schema": "gordian.verdict.v1"}', '{"schema": "gordian.predict.v1", "predicted": [1]}'):
-            done = self.gordian("predict", "nowhere", "--baseline", self.write("bad.json", text))
-            self.assertEqual(done.returncode, 2)
-            self.assert_one_line(done.stderr, "bad.json is no output of gordian predict")
+        for text in ("", "{", "[]", '{"schema": "gordian.verdict.v1"}', '{"schema": "gordian.predict.v1", "predicted": [1]}',
+                     '{"schema": "gordian.explore.v1", "found": [{"sites": [1]}]}'):
+            for verb in ("predict", "explore"):
+                done = self.gordian(verb, "nowhere", "--baseline", self.write("bad.json", text))
+                self.assertEqual(done.returncode, 2)
+                self.assert_one_line(done.stderr, "bad.json is no output of gordian predict or explore with --json")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""`gordian export` of who waits for whom and of the verdict: DOT, GraphML, SARIF, read by programs of others.
+"""`gordian export` of who waits for whom and of the verdict: DOT, GraphML, SARIF, read by programs of others; SARIF
+of predictions, too.
 
   verdicts.py BUILD [TEST]
 """
@@ -87,8 +88,7 @@ class Graphs(ExportTest):
 
 
 class Sarif(ExportTest):
-    def sarif(self, session, cwd=None):
-        text = gordian("export", session, "-f", "sarif", cwd=cwd).stdout
+    def run_of(self, text):
         try:
             code, said = packages.run(BUILD, "sarif_logs.cjs", json.dumps([json.loads(text)]))
         except packages.Missing as missing:
@@ -96,6 +96,9 @@ class Sarif(ExportTest):
         self.assertEqual(code, 0, said)
         (run,) = json.loads(text)["runs"]
         return run
+
+    def sarif(self, session, cwd=None):
+        return self.run_of(gordian("export", session, "-f", "sarif", cwd=cwd).stdout)
 
     def test_a_deadlock(self):
         session = self.session("inversion_sync")
@@ -122,6 +125,16 @@ class Sarif(ExportTest):
 
     def test_what_is_no_problem_has_no_result(self):
         self.assertEqual(self.sarif(self.session("inversion_sync", twin=True))["results"], [])
+
+    def test_predictions(self):
+        path = os.path.join(self.work, "found.sarif")
+        for verb in ("predict", "explore"):
+            for twin, count in ((False, 1), (True, 0)):
+                with self.subTest(verb, twin=twin):
+                    done = gordian(verb, self.session("near_miss", twin=twin), "--sarif", path, ok=False)
+                    self.assertEqual(done.returncode, count, done.stderr)
+                    with open(path, encoding="utf-8") as f:
+                        self.assertEqual(len(self.run_of(f.read())["results"]), count)
 
     def test_the_schema_finds_faults(self):
         session = self.session("inversion_sync")
