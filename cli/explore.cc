@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -39,12 +38,12 @@ using replayer::WindowState;
 
 constexpr char kSchema[] = "gordian.explore.v1";
 constexpr char kStem[] = "explored";  // of programs
-constexpr auto kBetweenCheckpoints = std::chrono::seconds(10);
 
 struct ExploreFlags {
   std::string path;
   std::string output;
   std::string checkpoint;
+  double checkpoint_every_s = 10;
   std::vector<std::string> assume;
   replayer::OrdersOptions orders;
   FindingsOptions findings;
@@ -78,11 +77,14 @@ class Exploration {
                           .window = flags_.orders.window,
                           .max_calls = flags_.orders.max_calls,
                           .threads_ordered = flags_.orders.threads_ordered};
-    if (std::error_code error;
-        !flags_.checkpoint.empty() && std::filesystem::exists(flags_.checkpoint, error)) {
-      StatusOr<ExploreCheckpoint> read = ReadCheckpoint(flags_.checkpoint, checkpoint_.bounds);
+    if (!flags_.checkpoint.empty()) {
+      StatusOr<std::optional<ExploreCheckpoint>> read =
+          ReadCheckpoint(flags_.checkpoint, checkpoint_.bounds);
       GORDIAN_RETURN_IF_ERROR(read.status());
-      checkpoint_ = std::move(*read);
+      if (*read) checkpoint_ = std::move(**read);
+      StatusOr<OutputFile> file = OutputFile::Open(flags_.checkpoint);
+      GORDIAN_RETURN_IF_ERROR(file.status());
+      checkpoint_file_ = std::move(*file);
     }
     Status failed;
     const Status read =
@@ -125,10 +127,10 @@ class Exploration {
                            const std::function<WindowState()>& save) {
       Show(before, now);
       if (OutOfTime()) explored->stopped = "time";
-      if (!flags_.checkpoint.empty() && Clock::now() >= next_checkpoint_) {
+      if (checkpoint_file_ && SecondsSince(last_checkpoint_) >= flags_.checkpoint_every_s) {
         checkpoint_.windows[window_] = save();
         written = Keep();
-        next_checkpoint_ = Clock::now() + kBetweenCheckpoints;
+        last_checkpoint_ = Clock::now();
       }
       return written.ok() && explored->stopped.empty() && EndSignal() == 0;
     };
@@ -167,17 +169,19 @@ class Exploration {
   }
 
   Status Keep() const {
-    return flags_.checkpoint.empty() ? Status::Ok()
-                                     : WriteOutput(flags_.checkpoint, CheckpointText(checkpoint_));
+    return checkpoint_file_ ? checkpoint_file_->Write(CheckpointText(checkpoint_)) : Status::Ok();
+  }
+
+  static double SecondsSince(Clock::time_point when) {
+    return std::chrono::duration<double>(Clock::now() - when).count();
   }
 
   bool OutOfTime() const {
-    return flags_.time_limit_s &&
-           std::chrono::duration<double>(Clock::now() - began_).count() >= *flags_.time_limit_s;
+    return flags_.time_limit_s && SecondsSince(began_) >= *flags_.time_limit_s;
   }
 
   void Show(size_t before, const replayer::ExploreProgress& now) {
-    const double seconds = std::chrono::duration<double>(Clock::now() - began_).count();
+    const double seconds = SecondsSince(began_);
     if (!first_) first_ = now.counts.Schedules();
     const double made = static_cast<double>(now.counts.Schedules() - *first_);
     progress_.Say(WithCommas(before + now.counts.states) + " states, " +
@@ -189,7 +193,8 @@ class Exploration {
   const ExploreFlags& flags_;
   LateProgress progress_;
   const Clock::time_point began_ = Clock::now();
-  Clock::time_point next_checkpoint_ = began_ + kBetweenCheckpoints;
+  Clock::time_point last_checkpoint_ = began_;
+  std::optional<OutputFile> checkpoint_file_;
   ExploreCheckpoint checkpoint_;
   size_t window_ = 0;
   std::optional<size_t> first_;  // schedules that a checkpoint began with
@@ -346,10 +351,17 @@ void AddExploreVerb(CLI::App& app, VerbContext* context) {
                    "results do not depend on it")
       ->type_name("N")
       ->check(CLI::Range(1, 1024));
-  verb->add_option("--checkpoint", flags->checkpoint,
-                   "Write there every ten seconds and at the end how far it came; go on from there "
-                   "if the file exists")
-      ->type_name("FILE");
+  CLI::Option* const checkpoint =
+      verb->add_option("--checkpoint", flags->checkpoint,
+                       "Write there as it goes and at the end how far it came; go on from there if "
+                       "the file exists")
+          ->type_name("FILE");
+  verb->add_option("--checkpoint-every", flags->checkpoint_every_s,
+                   "Write it so many seconds after the last time")
+      ->needs(checkpoint)
+      ->type_name("SECONDS")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   verb->add_option(
           "--assume", flags->assume,
           "threads-ordered: a rank's threads always make their calls in the recorded order")

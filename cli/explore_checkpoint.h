@@ -1,4 +1,5 @@
-// The file from which `gordian explore` goes on.
+// The file from which `gordian explore` goes on: a line that says what it is, with the CRC of the
+// one behind it, so that a file that was cut or changed is no other search.
 #ifndef GORDIAN_CLI_EXPLORE_CHECKPOINT_H_
 #define GORDIAN_CLI_EXPLORE_CHECKPOINT_H_
 
@@ -26,8 +27,10 @@ struct ExploreCheckpoint {
 
 std::string CheckpointText(const ExploreCheckpoint& checkpoint);
 
-// Errors, with the path: it is no such file, another version's, or of other bounds, which it names.
-StatusOr<ExploreCheckpoint> ReadCheckpoint(const std::string& path, const ExploreBounds& bounds);
+// Errors, with the path: it is a link or no regular file, no such file, another version's, damaged,
+// or of other bounds, which it names. Nothing: there is no file yet.
+StatusOr<std::optional<ExploreCheckpoint>> ReadCheckpoint(const std::string& path,
+                                                          const ExploreBounds& bounds);
 
 }  // namespace gordian::cli
 

@@ -86,12 +86,16 @@ class Explorer::Search {
     layers_.clear();
     layer_.clear();
     next_ = waiting_ = kept_ = 0;
+    std::vector<uint32_t> path;
     for (const OpenState& open : frontier.open) {
+      if (open.same > path.size()) return false;
+      path.resize(open.same);
+      path.insert(path.end(), open.then.begin(), open.then.end());
       Node node;
       node.state = root_.Clone();
       std::vector<Step> steps;
       std::vector<Actor> actors = node.state->Actors();
-      for (const uint32_t actor : open.path) {
+      for (const uint32_t actor : path) {
         if (actor >= actors.size() || !actors[actor].enabled) return false;
         Make(actors, actor, &node, &steps);
         actors = node.state->Actors();
@@ -128,23 +132,31 @@ class Explorer::Search {
   const ExploreCounts& counts() const { return counts_; }
 
   Frontier Save() const {
-    Frontier frontier{.open = {}, .counts = counts_};
-    const auto save = [&](const Node& node) {
-      OpenState& open = frontier.open.emplace_back();
-      for (const Step& step : PathOf(node)) open.path.push_back(static_cast<uint32_t>(step.actor));
-      open.asleep = node.asleep;
-      open.preemptions = node.preemptions.preemptions();
-      open.parent = node.parent;
-      open.branch = node.branch;
-    };
-    for (size_t i = next_; i < layer_.size(); ++i) save(layer_[i]);
+    std::vector<const Node*> nodes;
+    for (size_t i = next_; i < layer_.size(); ++i) nodes.push_back(&layer_[i]);
     for (const auto& [number, layer] : layers_) {
-      for (const auto& [key, node] : layer) save(node);
+      for (const auto& [key, node] : layer) nodes.push_back(&node);
     }
-    std::sort(frontier.open.begin(), frontier.open.end(),
-              [](const OpenState& a, const OpenState& b) {
-                return std::tie(a.parent, a.branch) < std::tie(b.parent, b.branch);
-              });
+    // Siblings come one behind the other, with most of their way in common.
+    std::sort(nodes.begin(), nodes.end(), [](const Node* a, const Node* b) {
+      return std::tie(a->parent, a->branch) < std::tie(b->parent, b->branch);
+    });
+    Frontier frontier{.open = {}, .counts = counts_};
+    std::vector<Step> before;
+    for (const Node* const node : nodes) {
+      std::vector<Step> path = PathOf(*node);
+      const auto [differs, there] =
+          std::mismatch(path.begin(), path.end(), before.begin(), before.end());
+      OpenState& open = frontier.open.emplace_back();
+      open.same = static_cast<size_t>(differs - path.begin());
+      for (auto step = differs; step != path.end(); ++step)
+        open.then.push_back(static_cast<uint32_t>(step->actor));
+      open.asleep = node->asleep;
+      open.preemptions = node->preemptions.preemptions();
+      open.parent = node->parent;
+      open.branch = node->branch;
+      before = std::move(path);
+    }
     return frontier;
   }
 

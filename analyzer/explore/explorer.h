@@ -50,9 +50,11 @@ struct ExploreCounts {
   size_t Schedules() const { return ends + merged + asleep + cut; }
 };
 
-// A state to go on from. Plain, so that files can hold it.
+// A state to go on from. Plain, so that files can hold it. The way there is an order of actors that
+// move; most states share its beginning with the state before them.
 struct OpenState {
-  std::vector<uint32_t> path;    // actors that moved
+  size_t same = 0;               // it begins with so many moves of the state before
+  std::vector<uint32_t> then;    // actors that moved after those
   std::vector<uint32_t> asleep;  // actors, ascending
   size_t preemptions = 0;
   uint64_t parent = 0;  // these two give its place among others of its layer

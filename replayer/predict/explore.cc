@@ -154,7 +154,8 @@ std::vector<uint32_t> ActorsOf(const std::vector<Step>& path) {
   return actors;
 }
 
-// Judges again what an earlier search kept. False: the path is not one of these calls.
+// Judges again what an earlier search kept. False: these calls cannot come in that order, or it is
+// not at an end.
 bool JudgeAgain(const OrderJudge& judge, const KeptEnd& kept, Ends* ends) {
   const std::unique_ptr<explore::Explorable> state = judge.root().Clone();
   std::vector<Step> path;
@@ -166,6 +167,9 @@ bool JudgeAgain(const OrderJudge& judge, const KeptEnd& kept, Ends* ends) {
     path.push_back({actor, actors[actor].at});
     state->Move(actor);
   }
+  const std::vector<explore::Actor> actors = state->Actors();
+  if (std::any_of(actors.begin(), actors.end(), [](const auto& actor) { return actor.enabled; }))
+    return false;
   JudgedEnd end = judge.Judge(*state, path);
   if (end.kind == JudgedEnd::Kind::kFinished) return false;
   ends->Add(kept.number, kept.path, preemptions.preemptions(), std::move(end));

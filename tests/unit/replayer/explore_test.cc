@@ -99,7 +99,7 @@ TEST(Explore, RefusesTheStateOfOtherCalls) {
   WindowState twin = state;
   EXPECT_FALSE(ExploreWindow(all[0].twin, {}, &twin).ok());
   WindowState damaged = state;
-  damaged.frontier.open.push_back({.path = {0, 0, 0, 0, 0}});
+  damaged.frontier.open.push_back({.then = {0, 0, 0, 0, 0}});
   EXPECT_FALSE(ExploreWindow(all[0].orders, {}, &damaged).ok());
   damaged = state;
   damaged.ends.push_back({.number = 1, .path = {9}});

@@ -143,10 +143,13 @@ TEST(Explorer, StopsAtItsBudgetAndGoesOnFromThere) {
 TEST(Explorer, RefusesAFrontierOfAnotherMachine) {
   const Locks root(kOpposite, true);
   Explorer explorer(root, {});
-  EXPECT_FALSE(explorer.Resume({.open = {{.path = {0, 0, 7}}}, .counts = {}}));
+  EXPECT_FALSE(explorer.Resume({.open = {{.then = {0, 0, 7}}}, .counts = {}}));
   // Its second thread cannot take a lock that the first one holds.
-  EXPECT_FALSE(explorer.Resume({.open = {{.path = {0, 0, 1}}}, .counts = {}}));
-  EXPECT_FALSE(explorer.Resume({.open = {{.path = {0}, .preemptions = 1}}, .counts = {}}));
+  EXPECT_FALSE(explorer.Resume({.open = {{.then = {0, 0, 1}}}, .counts = {}}));
+  EXPECT_FALSE(explorer.Resume({.open = {{.then = {0}, .preemptions = 1}}, .counts = {}}));
+  // Less is shared than is said to be.
+  EXPECT_FALSE(explorer.Resume({.open = {{.then = {0}}, {.same = 2, .then = {0}}}, .counts = {}}));
+  EXPECT_TRUE(explorer.Resume({.open = {{.then = {0}}, {.same = 1, .then = {0}}}, .counts = {}}));
 }
 
 TEST(Explorer, StatesThatItDoesNotKeepAreMadeAgain) {
