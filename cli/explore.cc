@@ -122,7 +122,7 @@ class Exploration {
     replayer::OrderSearchOptions options{.max_preemptions = flags_.preemptions,
                                          .max_calls = flags_.depth,
                                          .max_states = flags_.max_states - before,
-                                         .jobs = flags_.jobs};
+                                         .for_each = replayer::ByThreads(flags_.jobs)};
     options.on_batch = [&](const replayer::ExploreProgress& now,
                            const std::function<WindowState()>& save) {
       Show(before, now);

@@ -1,8 +1,11 @@
 #include "analyzer/explore/explorer.h"
 
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -13,8 +16,14 @@ namespace {
 
 // A way without branches is one move up to so many steps; then it may meet another one.
 constexpr size_t kMostSteps = 32;
-// So many states are gone on from between two calls of on_batch.
-constexpr size_t kBatch = 128;
+// So many states are gone on from between two calls of on_batch, and more of small ones: threads
+// wait for each other behind each batch.
+constexpr size_t kLeastBatch = 128, kMostBatch = 1024;
+constexpr size_t kMoreBytes = 32 * 1024 * 1024;
+// States that wait are shared out by their keys, so that several threads can put them there.
+constexpr size_t kShards = 32;
+// Fewer are put there by one thread.
+constexpr size_t kLeastShared = 256;
 
 // The part of a way that one branch added.
 struct Trail {
@@ -36,6 +45,8 @@ struct Trail {
 
 struct Node {
   std::unique_ptr<Explorable> state;  // null: to be made again
+  size_t bytes = 0;                   // of it
+  uint32_t shard = 0;
   std::shared_ptr<const Trail> trail;
   std::vector<uint32_t> asleep;  // ascending
   PreemptionCounter preemptions;
@@ -61,6 +72,14 @@ struct Arrival {
   size_t layer = 0;
 };
 
+using States = std::unordered_map<std::string, Node>;  // by key
+
+// What a shard holds of all layers.
+struct Tally {
+  size_t kept = 0;     // bytes of states
+  size_t waiting = 0;  // states
+};
+
 struct Expansion {
   std::vector<Arrival> arrivals;
   ExploreCounts counts;
@@ -79,13 +98,24 @@ class Explorer::Search {
       : root_(root), options_(std::move(options)) {
     Node node;
     node.state = root_.Clone();
-    Push(Arrive(std::move(node)));
+    PushAlone(Arrive(std::move(node)));
   }
+
+  // What is left may be much.
+  ~Search() {
+    ForEach(kShards, [this](size_t shard) {
+      for (auto& [number, layer] : layers_) States().swap(layer[shard]);
+      for (size_t i = shard; i < layer_.size(); i += kShards) layer_[i].state.reset();
+    });
+  }
+  Search(const Search&) = delete;
+  Search& operator=(const Search&) = delete;
 
   bool Resume(const Frontier& frontier) {
     layers_.clear();
     layer_.clear();
-    next_ = waiting_ = kept_ = 0;
+    next_ = 0;
+    tallies_.fill({});
     std::vector<uint32_t> path;
     for (const OpenState& open : frontier.open) {
       if (open.same > path.size()) return false;
@@ -109,7 +139,7 @@ class Explorer::Search {
       node.asleep = open.asleep;
       node.parent = open.parent;
       node.branch = open.branch;
-      Push(Arrive(std::move(node)));
+      PushAlone(Arrive(std::move(node)));
     }
     counts_ = frontier.counts;
     return true;
@@ -120,8 +150,8 @@ class Explorer::Search {
       if (next_ == layer_.size()) NextLayer();
       const size_t left = options_.max_states - std::min(options_.max_states, counts_.states);
       if (left == 0) return false;
-      const size_t count = std::min({kBatch, layer_.size() - next_, left});
-      for (Expansion& expansion : ExpandAll(count)) Take(std::move(expansion));
+      const size_t count = std::min(BatchSize(), left);
+      Take(ExpandAll(count));
       counts_.states += count;
       next_ += count;
       if (options_.on_batch && !options_.on_batch(counts_, Open())) return Open() == 0;
@@ -135,7 +165,9 @@ class Explorer::Search {
     std::vector<const Node*> nodes;
     for (size_t i = next_; i < layer_.size(); ++i) nodes.push_back(&layer_[i]);
     for (const auto& [number, layer] : layers_) {
-      for (const auto& [key, node] : layer) nodes.push_back(&node);
+      for (const States& states : layer) {
+        for (const auto& [key, node] : states) nodes.push_back(&node);
+      }
     }
     // Siblings come one behind the other, with most of their way in common.
     std::sort(nodes.begin(), nodes.end(), [](const Node* a, const Node* b) {
@@ -161,7 +193,11 @@ class Explorer::Search {
   }
 
  private:
-  size_t Open() const { return layer_.size() - next_ + waiting_; }
+  size_t Waiting() const {
+    return std::accumulate(tallies_.begin(), tallies_.end(), size_t{0},
+                           [](size_t sum, const Tally& tally) { return sum + tally.waiting; });
+  }
+  size_t Open() const { return layer_.size() - next_ + Waiting(); }
   bool Bounded() const { return options_.max_preemptions.has_value(); }
 
   bool Dependent(const Actor& a, const Actor& b) const {
@@ -255,26 +291,35 @@ class Explorer::Search {
     } else if (Bounded()) {
       arrival.key += node.preemptions.Key(actors);
     }
+    node.bytes = node.state->Bytes();
+    node.shard = static_cast<uint32_t>(std::hash<std::string>()(arrival.key) % kShards);
     arrival.node = std::move(node);
     return arrival;
   }
 
-  void Push(Arrival&& arrival) {
+  void ForEach(size_t count, const std::function<void(size_t)>& work) const {
+    if (options_.for_each) {
+      options_.for_each(count, work);
+    } else {
+      for (size_t i = 0; i < count; ++i) work(i);
+    }
+  }
+
+  // Changes nothing but its shard. Returns whether the state is a new one.
+  bool Push(Arrival&& arrival, std::vector<States>* layer) {
     Node& node = arrival.node;
-    auto& layer = layers_[arrival.layer];
-    const auto [known, added] = layer.try_emplace(std::move(arrival.key));
+    Tally& tally = tallies_[node.shard];
+    const auto [known, added] = (*layer)[node.shard].try_emplace(std::move(arrival.key));
     if (added) {
-      ++waiting_;
-      const size_t bytes = node.state->Bytes();
-      if (kept_ + bytes > options_.max_bytes) {
+      ++tally.waiting;
+      if (tally.kept + node.bytes > options_.max_bytes / kShards) {
         node.state.reset();
       } else {
-        kept_ += bytes;
+        tally.kept += node.bytes;
       }
       known->second = std::move(node);
-      return;
+      return true;
     }
-    ++counts_.merged;
     Node& there = known->second;
     std::vector<uint32_t> both;
     std::set_intersection(there.asleep.begin(), there.asleep.end(), node.asleep.begin(),
@@ -284,44 +329,98 @@ class Explorer::Search {
       if (there.state == nullptr) {
         node.state.reset();
       } else {
-        kept_ += node.state->Bytes() - there.state->Bytes();
+        tally.kept += node.bytes - there.bytes;
       }
       there = std::move(node);
+    } else {
+      node.state.reset();
     }
     there.asleep = std::move(both);
+    return false;
+  }
+
+  std::vector<States>* LayerAt(size_t number) {
+    return &layers_.try_emplace(number, kShards).first->second;
+  }
+
+  void PushAlone(Arrival&& arrival) {
+    std::vector<States>* const layer = LayerAt(arrival.layer);
+    if (!Push(std::move(arrival), layer)) ++counts_.merged;
   }
 
   void NextLayer() {
+    std::vector<States>& states = layers_.begin()->second;
+    std::vector<std::vector<Node>> nodes(kShards);
+    const auto take = [&](size_t shard) {
+      for (auto& [key, node] : states[shard]) nodes[shard].push_back(std::move(node));
+      States().swap(states[shard]);
+    };
+    size_t count = 0;
+    for (const States& shard : states) count += shard.size();
+    if (count >= kLeastShared) {
+      ForEach(kShards, take);
+    } else {
+      for (size_t shard = 0; shard < kShards; ++shard) take(shard);
+    }
+    layers_.erase(layers_.begin());
     layer_.clear();
     next_ = 0;
-    for (auto& [key, node] : layers_.begin()->second) layer_.push_back(std::move(node));
-    layers_.erase(layers_.begin());
-    waiting_ -= layer_.size();
+    layer_.reserve(count);
+    for (size_t shard = 0; shard < kShards; ++shard) {
+      tallies_[shard].waiting -= nodes[shard].size();
+      std::move(nodes[shard].begin(), nodes[shard].end(), std::back_inserter(layer_));
+    }
     std::sort(layer_.begin(), layer_.end(),
               [](const Node& a, const Node& b) { return a.Place() < b.Place(); });
   }
 
-  void Take(Expansion&& expansion) {
-    counts_.ends += expansion.counts.ends;
-    counts_.asleep += expansion.counts.asleep;
-    counts_.cut += expansion.counts.cut;
-    for (Arrival& arrival : expansion.arrivals) Push(std::move(arrival));
+  void Take(std::vector<Expansion>&& expansions) {
+    struct Placed {
+      Arrival* arrival = nullptr;
+      std::vector<States>* layer = nullptr;
+    };
+    std::vector<std::vector<Placed>> placed(kShards);
+    size_t arrivals = 0;
+    for (Expansion& expansion : expansions) {
+      counts_.ends += expansion.counts.ends;
+      counts_.asleep += expansion.counts.asleep;
+      counts_.cut += expansion.counts.cut;
+      arrivals += expansion.arrivals.size();
+      for (Arrival& arrival : expansion.arrivals)
+        placed[arrival.node.shard].push_back({&arrival, LayerAt(arrival.layer)});
+    }
+    std::array<size_t, kShards> merged{};
+    const auto push = [&](size_t shard) {
+      for (const Placed& each : placed[shard])
+        merged[shard] += Push(std::move(*each.arrival), each.layer) ? 0 : 1;
+    };
+    if (arrivals >= kLeastShared) {
+      ForEach(kShards, push);
+    } else {
+      for (size_t shard = 0; shard < kShards; ++shard) push(shard);
+    }
+    counts_.merged += std::accumulate(merged.begin(), merged.end(), size_t{0});
+  }
+
+  size_t BatchSize() const {
+    const size_t left = layer_.size() - next_;
+    size_t count = std::min(left, kLeastBatch), bytes = 0;
+    for (; count < std::min(left, kMostBatch); ++count) {
+      bytes += layer_[next_ + count].bytes;
+      if (bytes > kMoreBytes) break;
+    }
+    return count;
   }
 
   // The next `count` states of the layer at hand.
   std::vector<Expansion> ExpandAll(size_t count) {
     for (size_t i = next_; i < next_ + count; ++i) {
-      if (layer_[i].state != nullptr) kept_ -= layer_[i].state->Bytes();
+      if (layer_[i].state != nullptr) tallies_[layer_[i].shard].kept -= layer_[i].bytes;
     }
     std::vector<Expansion> expansions(count);
-    const auto expand = [&](size_t i) {
+    ForEach(count, [&](size_t i) {
       expansions[i] = Expand(std::move(layer_[next_ + i]), counts_.states + i);
-    };
-    if (options_.for_each) {
-      options_.for_each(count, expand);
-    } else {
-      for (size_t i = 0; i < count; ++i) expand(i);
-    }
+    });
     return expansions;
   }
 
@@ -385,10 +484,9 @@ class Explorer::Search {
   const Explorable& root_;
   const ExploreOptions options_;
   ExploreCounts counts_;
-  size_t kept_ = 0;     // bytes of states
-  size_t waiting_ = 0;  // states in layers_
-  // By how many moves the state's actors have made, and by key.
-  std::map<size_t, std::unordered_map<std::string, Node>> layers_;
+  std::array<Tally, kShards> tallies_{};
+  // By how many moves the state's actors have made, and by shard.
+  std::map<size_t, std::vector<States>> layers_;
   std::vector<Node> layer_;  // the one at hand, from next_ on
   size_t next_ = 0;
 };

@@ -178,14 +178,16 @@ bool JudgeAgain(const OrderJudge& judge, const KeptEnd& kept, Ends* ends) {
 
 }  // namespace
 
-void ForEachBy(size_t threads, size_t count, const std::function<void(size_t)>& work) {
-  std::atomic<size_t> taken = 0;
-  const auto take = [&] {
-    for (size_t i = taken++; i < count; i = taken++) work(i);
+std::function<void(size_t, const std::function<void(size_t)>&)> ByThreads(size_t threads) {
+  return [threads](size_t count, const std::function<void(size_t)>& work) {
+    std::atomic<size_t> taken = 0;
+    const auto take = [&] {
+      for (size_t i = taken++; i < count; i = taken++) work(i);
+    };
+    std::vector<std::jthread> others;
+    for (size_t i = 1; i < std::min(threads, count / kLeastShare); ++i) others.emplace_back(take);
+    take();
   };
-  std::vector<std::jthread> others;
-  for (size_t i = 1; i < std::min(threads, count / kLeastShare); ++i) others.emplace_back(take);
-  take();
 }
 
 StatusOr<Predictions> ExploreWindow(const RecordedOrders& orders, const OrderSearchOptions& options,
@@ -208,11 +210,8 @@ StatusOr<Predictions> ExploreWindow(const RecordedOrders& orders, const OrderSea
   }
   explore::ExploreOptions search{.max_preemptions = options.max_preemptions,
                                  .max_calls = options.max_calls,
-                                 .max_states = options.max_states};
-  if (options.jobs > 1)
-    search.for_each = [&](size_t count, const std::function<void(size_t)>& work) {
-      ForEachBy(options.jobs, count, work);
-    };
+                                 .max_states = options.max_states,
+                                 .for_each = options.for_each};
   search.on_end = [&](uint64_t number, const explore::Explorable& end,
                       const std::vector<Step>& path, size_t preemptions) {
     JudgedEnd judged = judge.Judge(end, path);

@@ -44,14 +44,16 @@ struct OrderSearchOptions {
   std::optional<size_t> max_preemptions;
   std::optional<size_t> max_calls;  // of one order
   size_t max_states = 1'000'000;
-  size_t jobs = 1;
+  // As explore::ExploreOptions::for_each: ByThreads() for several threads.
+  std::function<void(size_t count, const std::function<void(size_t)>& work)> for_each;
   // Called every few moves, by the caller's thread; returning false ends the search. `save` gives
   // its state. May be empty.
   std::function<bool(const ExploreProgress&, const std::function<WindowState()>& save)> on_batch;
 };
 
 // For explore::ExploreOptions::for_each: shares the work out to so many threads.
-void ForEachBy(size_t threads, size_t count, const std::function<void(size_t)>& work);
+std::function<void(size_t count, const std::function<void(size_t)>& work)> ByThreads(
+    size_t threads);
 
 // `state`: where to begin, and afterwards where it ended. Errors: it belongs to other calls.
 StatusOr<Predictions> ExploreWindow(const RecordedOrders& orders, const OrderSearchOptions& options,

@@ -70,7 +70,7 @@ TEST(Explore, ResultsDependNeitherOnThreadsNorOnStops) {
     SCOPED_TRACE(planted.name);
     WindowState whole, by_two, state;
     const Predictions one = Explored(planted.orders, {}, &whole);
-    const Predictions two = Explored(planted.orders, {.jobs = 2}, &by_two);
+    const Predictions two = Explored(planted.orders, {.for_each = ByThreads(2)}, &by_two);
     EXPECT_EQ(CyclesOf(one), CyclesOf(two));
     size_t stops = 0;
     Predictions last;

@@ -162,10 +162,7 @@ Met Explored(const ScheduleState& root, size_t jobs, std::optional<size_t> preem
   Met met;
   std::mutex mutex;
   explore::ExploreOptions options{.max_preemptions = preemptions};
-  if (jobs > 1)
-    options.for_each = [=](size_t count, const std::function<void(size_t)>& work) {
-      ForEachBy(jobs, count, work);
-    };
+  if (jobs > 1) options.for_each = ByThreads(jobs);
   options.on_end = [&](uint64_t number, const explore::Explorable& state,
                        const std::vector<explore::Step>& path, size_t) {
     if (!IsDead(state)) return;

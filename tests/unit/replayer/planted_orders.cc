@@ -134,6 +134,22 @@ std::vector<Planted> PlantedOrders() {
   return all;
 }
 
+RecordedOrders PlantedAtMany(int ranks) {
+  return Pair(ranks, OpKind::kAllReduce, OpKind::kAllReduce, /*waits=*/true).orders;
+}
+
+RecordedOrders RacingThreads(int calls) {
+  ScheduleBuilder job(2);
+  for (const char* const name : {"dp", "tp"}) job.Comm(name, All(2));
+  for (int rank = 0; rank < 2; ++rank) {
+    for (int thread = 0; thread < 2; ++thread) {
+      Calls of = job.On(rank, thread);
+      for (int i = 0; i < calls; ++i) of.AllReduce(thread);
+    }
+  }
+  return Plant("race", 0, job).orders;
+}
+
 double CountSchedules(const ScheduleState& root) { return Counter().Count(root); }
 
 }  // namespace gordian::replayer::testing

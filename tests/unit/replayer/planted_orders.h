@@ -20,6 +20,13 @@ struct Planted {
 
 std::vector<Planted> PlantedOrders();
 
+// The same mistake at so many ranks, two all-reduces of which one is awaited: many orders to try.
+RecordedOrders PlantedAtMany(int ranks);
+
+// Two ranks of two threads that make so many all-reduces each, on one stream and a communicator for
+// each thread: more orders than any search tries, and few of them end.
+RecordedOrders RacingThreads(int calls);
+
 // How many schedules there are, each order of moves being another one: what a search without any
 // reduction runs. It does not run them, but adds up the ways from equal states.
 double CountSchedules(const ScheduleState& root);
