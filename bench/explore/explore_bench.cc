@@ -61,7 +61,7 @@ Took Search(const replayer::RecordedOrders& orders, size_t max_states, size_t th
   double shared = 0;  // the caller's part of what is shared out
   const auto for_each = [&](size_t count, const std::function<void(size_t)>& work) {
     by_threads(count, [&](size_t i) {
-      if (std::this_thread::get_id() != caller) return work(i);
+      if (threads == 1 || std::this_thread::get_id() != caller) return work(i);
       const double before = SecondsOf(CLOCK_THREAD_CPUTIME_ID);
       work(i);
       shared += SecondsOf(CLOCK_THREAD_CPUTIME_ID) - before;
