@@ -13,6 +13,15 @@ class Explore(CliTest):
             self.need(path)
 
     def record(self, session, *job):
+        """A session; of near_miss, one whose order is free. On a machine that is full gordian may see the helper thread
+        only once the main thread has called, and then the record fixes their order."""
+        for _ in range(4):
+            shutil.rmtree(self.path(session), ignore_errors=True)
+            self.record_once(session, *job)
+            if job != ("near_miss",) or self.explore(session)[1]["tried"]["ends"] > 1:
+                break
+
+    def record_once(self, session, *job):
         done = self.gordian("run", "--emulator", "--session", session, "--on-verdict", "kill", "--", JOB, *job, "--ranks", "2")
         self.assertEqual(done.returncode, 0, done.stderr)
 
