@@ -70,7 +70,7 @@ struct ExploreOptions {
   std::optional<size_t> max_calls;        // no order is followed beyond so many calls
   size_t max_states = 1'000'000;
   // Calls work(i) once for each i below `count`, in any order or from several threads at once.
-  // Empty: one after the other.
+  // Empty: one after the other. The explorer's destructor calls it, too.
   std::function<void(size_t count, const std::function<void(size_t)>& work)> for_each;
   // Copies of states to keep, in bytes; others are made again from their path.
   size_t max_bytes = 512 * 1024 * 1024;

@@ -128,10 +128,14 @@ class Sarif(ExportTest):
 
     def test_predictions(self):
         path = os.path.join(self.work, "found.sarif")
+        # A full machine may fix the order of one of them, tests/e2e/explore.py says how.
+        sessions = (self.session("near_miss", ranks) for ranks in (2, 3, 4))
+        free = next((session for session in sessions if gordian("predict", session, ok=False).returncode == 1), None)
+        self.assertIsNotNone(free)
         for verb in ("predict", "explore"):
-            for twin, count in ((False, 1), (True, 0)):
-                with self.subTest(verb, twin=twin):
-                    done = gordian(verb, self.session("near_miss", twin=twin), "--sarif", path, ok=False)
+            for session, count in ((free, 1), (self.session("near_miss", twin=True), 0)):
+                with self.subTest(verb, session=session):
+                    done = gordian(verb, session, "--sarif", path, ok=False)
                     self.assertEqual(done.returncode, count, done.stderr)
                     with open(path, encoding="utf-8") as f:
                         self.assertEqual(len(self.run_of(f.read())["results"]), count)
