@@ -69,6 +69,10 @@ done
 for part in 1 2 3 4 5; do
   run_once "preemptive part $part" python3 "$here/../stress/preemptive/fuzz.py" "$build" --seed $((part * 1000000)) --seconds 120
 done
+# Random jobs that are recovered or refused, in parts of two minutes.
+for part in 1 2 3 4 5; do
+  run_once "recover part $part" python3 "$here/../stress/preemptive/recover.py" "$build" --together --seed $((part * 1000000)) --count 100000 --seconds 120
+done
 # The runtime's 64 operations on 8 ranks in 10,000 random orders, in parts of 100.
 "$here/../stress/orders.sh" "$build" "$log" || failed=$((failed + 1))
 echo "stress: $(grep -c '^passed' "$log") passed, $failed failed"
