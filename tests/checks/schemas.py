@@ -2,6 +2,7 @@
 
 import copy
 import importlib
+import inspect
 import json
 import os
 import sys
@@ -9,9 +10,8 @@ import sys
 SOURCES = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, os.pardir))
 FOLDER = os.path.join(SOURCES, "docs", "schemas")
 
-# What has no schema here yet: their pages describe it.
-WITHOUT = {"gordian.alert.v1", "gordian.checkpoint.v1", "gordian.collectives.v1", "gordian.job.v1", "gordian.jobs.v1", "gordian.manifest.v1",
-           "gordian.page.v1", "gordian.plan.v1", "gordian.samples.v1", "gordian.simulation.v1", "gordian.sweep.v1"}
+# What gordian alone reads back, in the version that wrote it.
+WITHOUT = {"gordian.checkpoint.v1", "gordian.sweep-checkpoint.v1"}
 
 
 class Missing(Exception):
@@ -46,19 +46,28 @@ def schema(name):
 _validators = {}
 
 
+def _validator(name):
+    """Of the schema, which may refer to others by their names."""
+    whole = {"$ref": name}
+    validator = jsonschema().Draft202012Validator
+    others = {other: schema(other) for other in names()}
+    if "registry" in inspect.signature(validator).parameters:
+        referencing = importlib.import_module("referencing")
+        resources = [(other, referencing.Resource.from_contents(contents)) for other, contents in others.items()]
+        return validator(whole, registry=referencing.Registry().with_resources(resources).crawl())
+    return validator({**whole, "$defs": others})  # jsonschema before 4.18 finds them there
+
+
 def problems(document, name=None):
-    """What is wrong with the document, a line each; of one without a schema nothing."""
+    """What is wrong with the document, a line each; of one without a schema nothing. A name may go on
+    with #/$defs/PART: the document is that part alone."""
     name = name or document.get("schema")
     if name is None or name in WITHOUT:
         return []
-    if name not in names():
+    if name.partition("#")[0] not in names():
         return [f"there is no docs/schemas/{name}.json"]
     if name not in _validators:
-        whole = schema(name)
-        # One may refer to another by its name, which is found among its definitions.
-        others = {other: schema(other) for other in names() if f'"$ref": "{other}"' in json.dumps(whole)}
-        whole["$defs"] = {**whole.get("$defs", {}), **others}
-        _validators[name] = jsonschema().Draft202012Validator(whole)
+        _validators[name] = _validator(name)
     return [f"{name}: /{'/'.join(map(str, error.absolute_path))}: {error.message[:300]}"
             for error in _validators[name].iter_errors(document)]
 
@@ -79,19 +88,50 @@ def check(text):
         raise AssertionError("\n".join(found))
 
 
-def with_a_new_field(document, at=()):
+def with_short_lists(value):
+    """A copy in which each list has its first element alone: small, and with all the kinds of objects."""
+    if isinstance(value, dict):
+        return {key: with_short_lists(inner) for key, inner in value.items()}
+    return [with_short_lists(inner) for inner in value[:1]] if isinstance(value, list) else value
+
+
+def _places(value, path=()):
+    """The paths of all that is in a document."""
+    yield path
+    inners = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in inners:
+        yield from _places(inner, (*path, key))
+
+
+def _at(document, path):
+    for key in path:
+        document = document[key]
+    return document
+
+
+def with_a_new_field(document):
     """Copies of the document, in each of which another object has a field more: (path, copy)."""
-    def objects(value, path):
-        if isinstance(value, dict):
-            yield path
-            for key, inner in value.items():
-                yield from objects(inner, (*path, key))
-        elif isinstance(value, list) and value:
-            yield from objects(value[0], (*path, 0))
-    for path in objects(document, at):
-        changed = copy.deepcopy(document)
-        place = changed
-        for key in path:
-            place = place[key]
-        place["a_new_field"] = None
-        yield path, changed
+    for path in _places(document):
+        if isinstance(_at(document, path), dict):
+            changed = copy.deepcopy(document)
+            _at(changed, path)["a_new_field"] = None
+            yield path, changed
+
+
+def without_a_field(document):
+    """Copies of the document, each of which lacks another field: (path of the field, copy)."""
+    for path in _places(document):
+        if path and isinstance(path[-1], str):
+            changed = copy.deepcopy(document)
+            del _at(changed, path[:-1])[path[-1]]
+            yield path, changed
+
+
+def with_another_type(document):
+    """Copies of the document, in each of which another value is of a type that it never has: (path, copy)."""
+    for path in _places(document):
+        if path:
+            changed = copy.deepcopy(document)
+            is_object = isinstance(_at(document, path), dict)
+            _at(changed, path[:-1])[path[-1]] = ["of another type"] if is_object else {"of": "another type"}
+            yield path, changed

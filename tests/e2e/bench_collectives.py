@@ -12,6 +12,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "checks"))
+import schemas  # noqa: E402
+
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--build", default="build/release")
 build = os.path.abspath(parser.parse_args().build)
@@ -23,6 +26,7 @@ def gordian(*arguments, code=0, environment=ENVIRONMENT):
     done = subprocess.run([GORDIAN, *arguments], capture_output=True, text=True, timeout=100, env=environment)
     if done.returncode != code:
         sys.exit(f"FAILED: gordian {' '.join(arguments)}: exit {done.returncode}, expected {code}\n{done.stdout}{done.stderr}")
+    schemas.check(done.stdout)
     return done
 
 

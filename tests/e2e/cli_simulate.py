@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import unittest
 
-from cli_testing import GORDIAN, JOB, clean_environment
+from cli_testing import GORDIAN, JOB, clean_environment, schemas
 
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples", "03-simulation")
 TOML = """
@@ -35,6 +35,7 @@ class Simulate(unittest.TestCase):
     def result(self, *arguments, text=None):
         done = simulate(*arguments, "--json", text=text)
         self.assertEqual(done.returncode, 0, done.stderr)
+        schemas.check(done.stdout)
         return json.loads(done.stdout)
 
     def write(self, text, suffix):

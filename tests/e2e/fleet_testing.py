@@ -18,6 +18,9 @@ import tempfile
 import threading
 import time
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "checks"))
+import schemas  # noqa: E402
+
 NODES = 3
 PATIENCE = 60  # seconds until a condition that must come is given up
 
@@ -62,9 +65,12 @@ def clean_environment(**more):
 def read_json(path):
     try:
         with open(path) as f:
-            return json.load(f)
+            text = f.read()
+        document = json.loads(text)
     except (OSError, ValueError):
         return None
+    schemas.check(text)
+    return document
 
 
 class Proxy:

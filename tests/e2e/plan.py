@@ -17,6 +17,9 @@ import sys
 import tempfile
 import time
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "checks"))
+import schemas  # noqa: E402
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 VGG19 = os.path.join(ROOT, "examples", "plan-vgg19", "buckets.csv")
 HUNG_AFTER = 90  # seconds; a run takes one
@@ -55,6 +58,7 @@ class Case:
                               env=self.environment())
         expect(done.returncode == code,
                f"gordian plan {' '.join(arguments)}: {done.returncode} instead of {code}\n{done.stdout}{done.stderr}")
+        schemas.check(done.stdout)
         return done
 
     def emulated(self, job, ranks, *arguments, **variables):

@@ -19,7 +19,7 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "e2e"))
-from cli_testing import (EMULATOR, JOB, CliTest, clean_environment, main, wait_until)  # noqa: E402
+from cli_testing import (EMULATOR, JOB, CliTest, clean_environment, main, schemas, wait_until)  # noqa: E402
 
 HANG = [JOB, "steady_then_inversion", "--ranks", "4"]
 KEY = "0123456789abcdef0123456789abcdef"
@@ -59,7 +59,10 @@ class Receiver:
         return f"{scheme}://127.0.0.1:{self.port}{path}"
 
     def documents(self):
-        return [json.loads(body) for _, _, body in list(self.requests)]
+        bodies = [body for _, _, body in list(self.requests)]
+        for body in bodies:
+            schemas.check(body)
+        return [json.loads(body) for body in bodies]
 
     def close(self):
         self.server.shutdown()

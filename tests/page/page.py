@@ -19,7 +19,7 @@ import urllib.parse
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), os.pardir, "e2e"))
-from cli_testing import (EMULATOR, JOB, CliTest, clean_environment, job_below, main, wait_until)  # noqa: E402
+from cli_testing import (EMULATOR, JOB, CliTest, clean_environment, job_below, main, schemas, wait_until)  # noqa: E402
 
 HANG = [JOB, "steady_then_inversion", "--ranks", "4"]
 
@@ -30,7 +30,9 @@ def get(address, path, token=None, headers=()):
         request.add_header("Authorization", "Bearer " + token)
     try:
         with urllib.request.urlopen(request, timeout=20) as answer:
-            return answer.status, answer.read().decode()
+            text = answer.read().decode()
+            schemas.check(text)
+            return answer.status, text
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
 
@@ -43,7 +45,9 @@ def read(path):
 def document_of(report):
     """The document in a report.html."""
     data = re.search(r'<script type="text/plain" id="gordian-data">([^<]*)</script>', report).group(1)
-    return json.loads(gzip.decompress(base64.b64decode(data)))
+    text = gzip.decompress(base64.b64decode(data)).decode()
+    schemas.check(text)
+    return json.loads(text)
 
 
 class Events:
