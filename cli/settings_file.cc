@@ -79,7 +79,9 @@ void AddSettingsFile(CLI::App* app) {
                   "Take options that the command line does not give from this file (gordian "
                   "settings prints one; default: what GORDIAN_CONFIG names)",
                   /*config_required=*/!path.empty())
-      ->type_name("FILE");
+      ->type_name("FILE")
+      // In --help: without the default and REQUIRED, which CLI11 adds for a file that must be there.
+      ->option_text("FILE");
   app->config_formatter(std::make_shared<SettingsFile>(app));
 }
 

@@ -236,6 +236,12 @@ class Settings(Help):
         done = self.gordian("version", env=clean_environment(GORDIAN_CONFIG="missing.toml"))
         self.assertEqual(done.returncode, 2)
 
+    def test_help_is_the_same_with_a_file(self):
+        self.write("gordian.toml", "")
+        for words in (["--help"], ["status", "--help"]):
+            self.assertEqual(self.output(*words, env=clean_environment(GORDIAN_CONFIG=self.path("gordian.toml"))),
+                             self.output(*words))
+
 
 if __name__ == "__main__":
     main()
