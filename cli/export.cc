@@ -32,8 +32,8 @@ struct ExportFlags {
   bool json = false;
 };
 
-// Where the rest of a streamed format lies until its beginning is known: beside the file, which has
-// the space.
+// Where the operations of a streamed format lie until its beginning is known: beside the file, which
+// has the space.
 StatusOr<exporters::ScratchFile> ScratchFor(const std::string& output) {
   if (!output.empty()) {
     const size_t slash = output.rfind('/');
@@ -46,21 +46,24 @@ StatusOr<exporters::ScratchFile> ScratchFor(const std::string& output) {
   return exporters::ScratchFile::In(error ? "/tmp" : folder.string());
 }
 
-// Writes the one file's beginning, and its rest if it was streamed.
-Status WriteTo(int fd, const std::string& beginning, exporters::ScratchFile* rest) {
+// Writes all of a streamed file.
+Status WriteTo(int fd, const exporters::Job& job, const std::string& beginning,
+               exporters::StreamedFormat* streamed) {
   if (!WriteAll(fd, beginning)) return Status::FromErrno(errno, "cannot write what was exported");
-  return rest == nullptr ? Status::Ok() : rest->CopyTo(fd);
+  return streamed->WriteRest(job, fd);
 }
 
 // Writes what was exported into the folder, or the file, and returns the paths.
+// `streamed`: null if the format is not.
 StatusOr<std::vector<std::string>> Write(const ExportFlags& flags, const exporters::Format& format,
+                                         const exporters::Job& job,
                                          const exporters::Exported& exported,
-                                         exporters::ScratchFile* rest) {
+                                         exporters::StreamedFormat* streamed) {
   std::vector<std::string> paths;
   if (!format.folder) {
     paths.push_back(flags.output);
     const std::string& beginning = exported.files.front().second;
-    if (rest == nullptr) {
+    if (streamed == nullptr) {
       GORDIAN_RETURN_IF_ERROR(WriteOutput(flags.output, beginning));
       return paths;
     }
@@ -68,7 +71,7 @@ StatusOr<std::vector<std::string>> Write(const ExportFlags& flags, const exporte
     GORDIAN_RETURN_IF_ERROR(file.status());
     const int fd = file->Begin();
     if (fd < 0) return Status::FromErrno(errno, "cannot write " + flags.output);
-    const Status written = WriteTo(fd, beginning, rest);
+    const Status written = WriteTo(fd, job, beginning, streamed);
     if (close(fd) != 0 && written.ok())
       return Status::FromErrno(errno, "cannot write " + flags.output);
     GORDIAN_RETURN_IF_ERROR(written);
@@ -97,15 +100,15 @@ int Export(const ExportFlags& flags) {
   if ((flags.witness || flags.rank >= 0) && format.wants != exporters::Wants::kWaitForGraph)
     return Fail("--witness and --rank choose a part of a graph: use them with -f dot or graphml");
   const size_t keep = flags.last_given ? flags.last : format.keep;
-  std::optional<exporters::ScratchFile> rest;
+  std::optional<exporters::ScratchFile> scratch;
   std::unique_ptr<exporters::StreamedFormat> streamed;
   if (format.stream != nullptr) {
-    if (flags.output.empty() && isatty(STDOUT_FILENO) != 0)
+    if (format.binary && flags.output.empty() && isatty(STDOUT_FILENO) != 0)
       return Fail("-f " + flags.format + " is not for a terminal: name a file with -o FILE");
-    StatusOr<exporters::ScratchFile> scratch = ScratchFor(flags.output);
-    if (!scratch.ok()) return Fail(scratch.status().message());
-    rest.emplace(std::move(scratch).value());
-    streamed = format.stream(&*rest, keep);
+    StatusOr<exporters::ScratchFile> made = ScratchFor(flags.output);
+    if (!made.ok()) return Fail(made.status().message() + " (TMPDIR names another folder)");
+    scratch.emplace(std::move(made).value());
+    streamed = format.stream(&*scratch, keep);
   }
   exporters::OperationLog log(keep, format.wants, streamed.get());
   std::string note;
@@ -120,12 +123,13 @@ int Export(const ExportFlags& flags) {
   notes.insert(notes.end(), exported->notes.begin(), exported->notes.end());
   if (flags.output.empty()) {
     for (const std::string& line : notes) PrintNote(line);
-    if (!rest) return PrintOut(exported->files.front().second) ? kExitOk : kExitUsage;
-    const Status written = WriteTo(STDOUT_FILENO, exported->files.front().second, &*rest);
+    const std::string& beginning = exported->files.front().second;
+    if (!streamed) return PrintOut(beginning) ? kExitOk : kExitUsage;
+    const Status written = WriteTo(STDOUT_FILENO, job, beginning, streamed.get());
     return written.ok() ? kExitOk : Fail(written.message());
   }
   const StatusOr<std::vector<std::string>> paths =
-      Write(flags, format, *exported, rest ? &*rest : nullptr);
+      Write(flags, format, job, *exported, streamed.get());
   if (!paths.ok()) return Fail(paths.status().message());
   if (flags.json) {
     const nlohmann::ordered_json json = {{"schema", "gordian.export.v1"},

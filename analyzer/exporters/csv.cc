@@ -1,8 +1,9 @@
 // Writes every operation as a line of comma-separated values (RFC 4180), after a line of names.
+#include <memory>
 #include <string>
 #include <string_view>
 
-#include "analyzer/exporters/formats.h"
+#include "analyzer/exporters/row_format.h"
 #include "analyzer/model/collective.h"
 #include "analyzer/model/verdict/names.h"
 #include "common/utf8.h"
@@ -28,37 +29,42 @@ std::string Quoted(const std::string& text) {
   return quoted;
 }
 
+class Csv final : public RowFormat {
+ public:
+  using RowFormat::RowFormat;
+
+ private:
+  void Begin(const Job&, std::string* text) override { *text = kNames; }
+
+  void Row(const Job& job, int rank, uint32_t pid, const LoggedOperation& operation,
+           const std::string& site, std::string* text) override {
+    const auto number = [&](auto value) { *text += std::to_string(value) + ","; };
+    number(rank);
+    number(pid);
+    *text += Quoted(job.log.groups()[static_cast<size_t>(operation.group)].name) + ",";
+    *text += std::string(model::Name(operation.call)) + ",";
+    number(operation.sequence);
+    number(operation.member);
+    number(operation.root_or_peer);
+    number(operation.count);
+    number(operation.datatype);
+    number(operation.reduce_op);
+    number(operation.count * model::DatatypeBytes(operation.datatype));
+    number(operation.stream);
+    number(operation.thread);
+    number(operation.batch);
+    number(operation.order);
+    number(job.RealTime(operation.called_ns));
+    number(operation.done_ns == 0 ? 0 : job.RealTime(operation.done_ns));
+    *text += std::string(Name(operation.progress)) + ",";
+    *text += Quoted(site) + "\r\n";
+  }
+};
+
 }  // namespace
 
-StatusOr<Exported> WriteCsv(const Job& job) {
-  std::string text(kNames);
-  const auto number = [&](auto value) { text += std::to_string(value) + ","; };
-  for (const auto& [rank, logged] : job.log.ranks()) {
-    for (const LoggedOperation& operation : logged.operations) {
-      number(rank);
-      number(logged.pid);
-      text += Quoted(job.log.groups()[static_cast<size_t>(operation.group)].name) + ",";
-      text += std::string(model::Name(operation.call)) + ",";
-      number(operation.sequence);
-      number(operation.member);
-      number(operation.root_or_peer);
-      number(operation.count);
-      number(operation.datatype);
-      number(operation.reduce_op);
-      number(operation.count * model::DatatypeBytes(operation.datatype));
-      number(operation.stream);
-      number(operation.thread);
-      number(operation.batch);
-      number(operation.order);
-      number(job.RealTime(operation.called_ns));
-      number(operation.done_ns == 0 ? 0 : job.RealTime(operation.done_ns));
-      text += std::string(Name(operation.progress)) + ",";
-      text += Quoted(analyzer::ShortForm(operation.site, operation.site_address)) + "\r\n";
-    }
-  }
-  Exported exported;
-  exported.files.emplace_back("", std::move(text));
-  return exported;
+std::unique_ptr<StreamedFormat> StreamCsv(ScratchFile* scratch, size_t keep) {
+  return std::make_unique<Csv>(scratch, keep);
 }
 
 }  // namespace gordian::exporters

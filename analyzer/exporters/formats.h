@@ -40,11 +40,13 @@ struct Exported {
   std::vector<std::string> notes;  // what the format cannot hold of this job; one line each
 };
 
-// Writes while the trace is read: what comes while it is goes into a scratch file.
+// Writes one file of any size: what comes while the trace is read goes into a scratch file.
 class StreamedFormat : public OperationSink {
  public:
-  // After AtEnd: the one file's beginning. The scratch file is its rest.
+  // After AtEnd: the file's beginning.
   virtual StatusOr<Exported> Finish(const Job& job) = 0;
+  // After that: writes the rest of the file to a descriptor, from where that stands.
+  virtual Status WriteRest(const Job& job, int fd) = 0;
 };
 
 struct Format {
@@ -54,8 +56,9 @@ struct Format {
   size_t keep;            // operations of a rank, unless the person says; 0: all
   Wants wants;
   StatusOr<Exported> (*write)(const Job& job);  // null: it is streamed
-  // keep: as of OperationLog; of what the format makes of other calls as well.
-  std::unique_ptr<StreamedFormat> (*stream)(ScratchFile* rest, size_t keep) = nullptr;
+  // keep: operations of a rank, and other calls of a thread, as of OperationLog; 0: all.
+  std::unique_ptr<StreamedFormat> (*stream)(ScratchFile* scratch, size_t keep) = nullptr;
+  bool binary = false;  // not for a terminal
 };
 
 std::span<const Format> Formats();
@@ -65,12 +68,12 @@ const Format* FindFormat(std::string_view name);  // null: there is none
 StatusOr<Exported> WriteFlightRecorder(const Job& job);
 StatusOr<Exported> WriteDot(const Job& job);
 StatusOr<Exported> WriteGraphMl(const Job& job);
-StatusOr<Exported> WriteChromeTrace(const Job& job);
-StatusOr<Exported> WriteJsonLines(const Job& job);
-StatusOr<Exported> WriteCsv(const Job& job);
 StatusOr<Exported> WriteChakra(const Job& job);
 StatusOr<Exported> WriteSarif(const Job& job);
-std::unique_ptr<StreamedFormat> StreamPerfetto(ScratchFile* rest, size_t keep);
+std::unique_ptr<StreamedFormat> StreamPerfetto(ScratchFile* scratch, size_t keep);
+std::unique_ptr<StreamedFormat> StreamChromeTrace(ScratchFile* scratch, size_t keep);
+std::unique_ptr<StreamedFormat> StreamJsonLines(ScratchFile* scratch, size_t keep);
+std::unique_ptr<StreamedFormat> StreamCsv(ScratchFile* scratch, size_t keep);
 
 }  // namespace gordian::exporters
 

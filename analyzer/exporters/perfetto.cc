@@ -69,6 +69,7 @@ class Perfetto final : public StreamedFormat {
   void OnOperation(const LoggedOperation& operation) override;
   void AtEnd(const model::JobModel& model, analyzer::CallSites* sites) override;
   StatusOr<Exported> Finish(const Job& job) override;
+  Status WriteRest(const Job&, int fd) override { return rest_.CopyTo(fd); }
 
  private:
   struct HostCall {

@@ -25,6 +25,11 @@ int WriteAll(int fd, std::string_view bytes) {
 
 }  // namespace
 
+Status WriteExported(int fd, std::string_view bytes) {
+  const int error = WriteAll(fd, bytes);
+  return error == 0 ? Status::Ok() : Status::FromErrno(error, "cannot write what was exported");
+}
+
 StatusOr<ScratchFile> ScratchFile::In(const std::string& folder) {
   int fd = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (fd < 0) {  // a file system that has no such files
@@ -64,17 +69,38 @@ void ScratchFile::Flush() {
   pending_.clear();
 }
 
+Status ScratchFile::Written() {
+  if (!pending_.empty()) Flush();
+  if (error_ == 0) return Status::Ok();
+  return Status::FromErrno(error_, "cannot write a temporary file in " + folder_);
+}
+
+Status ScratchFile::Read(uint64_t at, void* into, size_t bytes) {
+  GORDIAN_RETURN_IF_ERROR(Written());
+  char* to = static_cast<char*>(into);
+  while (bytes > 0) {
+    const ssize_t got = pread(fd_, to, bytes, static_cast<off_t>(at));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) {
+      return Status::FromErrno(got < 0 ? errno : ENODATA,
+                               "cannot read a temporary file in " + folder_);
+    }
+    to += got;
+    at += static_cast<uint64_t>(got);
+    bytes -= static_cast<size_t>(got);
+  }
+  return Status::Ok();
+}
+
 Status ScratchFile::CopyTo(int fd) {
-  Flush();
-  if (error_ != 0) return Status::FromErrno(error_, "cannot write a temporary file in " + folder_);
+  GORDIAN_RETURN_IF_ERROR(Written());
   std::string piece(kPiece, '\0');
   for (off_t at = 0;;) {
     const ssize_t got = pread(fd_, piece.data(), piece.size(), at);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return Status::FromErrno(errno, "cannot read a temporary file in " + folder_);
     if (got == 0) return Status::Ok();
-    if (const int error = WriteAll(fd, {piece.data(), static_cast<size_t>(got)}); error != 0)
-      return Status::FromErrno(error, "cannot write what was exported");
+    GORDIAN_RETURN_IF_ERROR(WriteExported(fd, {piece.data(), static_cast<size_t>(got)}));
     at += got;
   }
 }

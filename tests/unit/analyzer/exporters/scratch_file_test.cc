@@ -60,6 +60,21 @@ TEST_F(ScratchFileTest, GivesBackWhatItTook) {
   EXPECT_TRUE(Copied(&file) == all + "more");  // all of it once more
 }
 
+TEST_F(ScratchFileTest, IsReadFromAnyPlace) {
+  ScratchFile file = Made();
+  file.Append("0123456789");
+  char into[4] = {};
+  ASSERT_TRUE(file.Read(3, into, 3).ok());
+  EXPECT_STREQ(into, "345");
+  file.Append("abc");  // what was read does not move where it writes
+  ASSERT_TRUE(file.Read(9, into, 3).ok());
+  EXPECT_STREQ(into, "9ab");
+  EXPECT_EQ(Copied(&file), "begin 0123456789abc");
+  const Status behind = file.Read(11, into, 3);  // of which only two are there
+  ASSERT_FALSE(behind.ok());
+  EXPECT_NE(behind.message().find("cannot read a temporary file in " + folder_), std::string::npos);
+}
+
 TEST_F(ScratchFileTest, HasNoName) {
   ScratchFile file = Made();
   file.Append(std::string(3 << 20, 'x'));
