@@ -79,10 +79,12 @@ StatusOr<std::vector<std::string>> Write(const ExportFlags& flags, const exporte
   }
   const StatusOr<OwnedFolder> folder = OutputFolder(flags.output);
   GORDIAN_RETURN_IF_ERROR(folder.status());
-  for (const auto& [name, bytes] : exported.files) {
+  const auto take = [&](const std::string& name, const std::string& bytes) {
     paths.push_back(flags.output + "/" + name);
-    GORDIAN_RETURN_IF_ERROR(folder->ReplaceFile(name, bytes, kOutputMode));
-  }
+    return folder->ReplaceFile(name, bytes, kOutputMode);
+  };
+  if (streamed != nullptr) GORDIAN_RETURN_IF_ERROR(streamed->WriteFiles(job, take));
+  for (const auto& [name, bytes] : exported.files) GORDIAN_RETURN_IF_ERROR(take(name, bytes));
   return paths;
 }
 

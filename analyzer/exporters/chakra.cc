@@ -7,9 +7,12 @@
 // from pg_name and the order of nodes.
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <set>
+#include <string>
 
 #include "analyzer/exporters/formats.h"
+#include "analyzer/exporters/operation_spool.h"
 #include "analyzer/exporters/proto_bytes.h"
 #include "analyzer/exporters/torch_type_name.h"
 #include "analyzer/model/collective.h"
@@ -210,17 +213,46 @@ class RankTrace {
   std::map<std::pair<model::ProcessId, uint32_t>, size_t> last_of_thread_;
 };
 
+// Holds one rank's operations at a time.
+class Chakra final : public StreamedFormat {
+ public:
+  Chakra(ScratchFile* scratch, size_t keep) : spool_(scratch), keep_(keep) {}
+
+  void OnRecord(const model::CallRecord&) override {}
+  void OnEvent(const v1::Event&) override {}
+  void OnOperation(const LoggedOperation& operation) override { spool_.Add(operation); }
+  void AtEnd(const model::JobModel&, analyzer::CallSites*) override {}
+
+  StatusOr<Exported> Finish(const Job&) override {
+    return Exported{.files = {},
+                    .notes = {"the nodes are NCCL's operations alone: a simulator sees no time of "
+                              "kernels between them"}};
+  }
+
+  Status WriteFiles(const Job& job, const TakeFile& take) override {
+    const auto rank_of = [&](int group, int member) { return job.RankOf(group, member); };
+    std::set<int> ranks = spool_.Ranks(rank_of);
+    for (const auto& [rank, logged] : job.log.ranks()) ranks.insert(rank);
+    for (const int rank : ranks) {
+      LoggedRank logged;
+      GORDIAN_RETURN_IF_ERROR(spool_.ForEach(
+          rank, rank_of, keep_,
+          [&](const LoggedOperation& operation) { logged.operations.push_back(operation); }));
+      GORDIAN_RETURN_IF_ERROR(
+          take("gordian." + std::to_string(rank) + ".et", RankTrace(job, rank, logged).Bytes()));
+    }
+    return Status::Ok();
+  }
+
+ private:
+  OperationSpool spool_;
+  const size_t keep_;
+};
+
 }  // namespace
 
-StatusOr<Exported> WriteChakra(const Job& job) {
-  Exported exported;
-  for (const auto& [rank, logged] : job.log.ranks()) {
-    exported.files.emplace_back("gordian." + std::to_string(rank) + ".et",
-                                RankTrace(job, rank, logged).Bytes());
-  }
-  exported.notes.push_back(
-      "the nodes are NCCL's operations alone: a simulator sees no time of kernels between them");
-  return exported;
+std::unique_ptr<StreamedFormat> StreamChakra(ScratchFile* scratch, size_t keep) {
+  return std::make_unique<Chakra>(scratch, keep);
 }
 
 }  // namespace gordian::exporters

@@ -62,7 +62,9 @@ constexpr Format kFormats[] = {
      .folder = true,
      .keep = 0,
      .wants = Wants::kStreamOrder,
-     .write = WriteChakra},
+     .write = nullptr,
+     .stream = StreamChakra,
+     .binary = true},
     {.name = "sarif",
      .what = "the verdict as SARIF 2.1.0, for code scanners",
      .folder = false,
@@ -83,6 +85,12 @@ const Format* FindFormat(std::string_view name) {
 
 uint64_t Job::RealTime(uint64_t mono_ns) const {
   return result.header.start_real_ns() + mono_ns - result.header.start_mono_ns();
+}
+
+int Job::RankOf(int group, int member) const {
+  const std::vector<int>& ranks = log.groups()[static_cast<size_t>(group)].ranks;
+  const auto at = static_cast<size_t>(member);
+  return at < ranks.size() ? ranks[at] : member;
 }
 
 }  // namespace gordian::exporters

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -32,6 +33,8 @@ struct Job {
 
   // A monotonic time of the trace, on the wall clock; ns.
   uint64_t RealTime(uint64_t mono_ns) const;
+  // The rank of a communicator's member.
+  int RankOf(int group, int member) const;
 };
 
 // File names, without a folder, and their bytes; or one text without a name.
@@ -40,13 +43,16 @@ struct Exported {
   std::vector<std::string> notes;  // what the format cannot hold of this job; one line each
 };
 
-// Writes one file of any size: what comes while the trace is read goes into a scratch file.
+// Writes what is too much for memory: what comes while the trace is read goes into a scratch file.
 class StreamedFormat : public OperationSink {
  public:
-  // After AtEnd: the file's beginning.
+  // After AtEnd: the notes, and of a format of one file its beginning.
   virtual StatusOr<Exported> Finish(const Job& job) = 0;
-  // After that: writes the rest of the file to a descriptor, from where that stands.
-  virtual Status WriteRest(const Job& job, int fd) = 0;
+  // After that, of a format of one file: writes the rest to a descriptor, from where that stands.
+  virtual Status WriteRest(const Job&, int) { return Status::Ok(); }
+  // Or of one of several files: hands each over once it is made.
+  using TakeFile = std::function<Status(const std::string& name, const std::string& bytes)>;
+  virtual Status WriteFiles(const Job&, const TakeFile&) { return Status::Ok(); }
 };
 
 struct Format {
@@ -68,12 +74,12 @@ const Format* FindFormat(std::string_view name);  // null: there is none
 StatusOr<Exported> WriteFlightRecorder(const Job& job);
 StatusOr<Exported> WriteDot(const Job& job);
 StatusOr<Exported> WriteGraphMl(const Job& job);
-StatusOr<Exported> WriteChakra(const Job& job);
 StatusOr<Exported> WriteSarif(const Job& job);
 std::unique_ptr<StreamedFormat> StreamPerfetto(ScratchFile* scratch, size_t keep);
 std::unique_ptr<StreamedFormat> StreamChromeTrace(ScratchFile* scratch, size_t keep);
 std::unique_ptr<StreamedFormat> StreamJsonLines(ScratchFile* scratch, size_t keep);
 std::unique_ptr<StreamedFormat> StreamCsv(ScratchFile* scratch, size_t keep);
+std::unique_ptr<StreamedFormat> StreamChakra(ScratchFile* scratch, size_t keep);
 
 }  // namespace gordian::exporters
 

@@ -1,7 +1,6 @@
 #include "analyzer/exporters/row_format.h"
 
 #include <set>
-#include <vector>
 
 namespace gordian::exporters {
 namespace {
@@ -29,11 +28,7 @@ StatusOr<Exported> RowFormat::Finish(const Job& job) {
 }
 
 Status RowFormat::WriteRest(const Job& job, int fd) {
-  const auto rank_of = [&](int group, int member) {
-    const std::vector<int>& ranks = job.log.groups()[static_cast<size_t>(group)].ranks;
-    const auto at = static_cast<size_t>(member);
-    return at < ranks.size() ? ranks[at] : member;
-  };
+  const auto rank_of = [&](int group, int member) { return job.RankOf(group, member); };
   std::set<int> ranks = spool_.Ranks(rank_of);
   for (const auto& [rank, logged] : job.log.ranks()) ranks.insert(rank);
   std::string text;
