@@ -458,9 +458,7 @@ void JobModel::Impl::OnJobEnded(ExitKind kind, int exit_value, uint64_t time_ns,
   RetireReplaced({}, Incarnations(execution_));
   // The job ended by itself after all, unless its own watchdogs ended it.
   if (kind == ExitKind::kCode && exit_value == 0) {
-    std::erase_if(suspected_, [&](const Finding& finding) {
-      return !standing_.Unresolved(finding, execution_);
-    });
+    standing_.DropResolved(execution_, matcher_, NamesNow(), &suspected_);
   }
 }
 

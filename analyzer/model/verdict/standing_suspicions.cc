@@ -38,17 +38,26 @@ uint64_t Reached(const Process& process) {
   return reached;
 }
 
-std::set<ProcessId> GivenUp(const ExecutionGraph& execution, const Matcher& matcher) {
-  std::set<ProcessId> gone;
-  for (const auto& [id, process] : execution.processes()) {
-    if (process.Dead() && !IsCrash(process)) gone.insert(id);
-  }
+std::set<ProcessId> Aborted(const Matcher& matcher) {
+  std::set<ProcessId> aborted;
   for (const Communicator& comm : matcher.comms()) {
     for (const CommMember& member : comm.members) {
-      if (member.aborted) gone.insert(member.process);
+      if (member.aborted) aborted.insert(member.process);
     }
   }
-  return gone;
+  return aborted;
+}
+
+// Those with a call that has not returned, or an operation that is not known to be done.
+std::set<ProcessId> InTheMiddle(const ExecutionGraph& execution) {
+  std::set<ProcessId> unfinished;
+  for (const auto& [id, launch] : execution.launches()) unfinished.insert(launch.process);
+  for (const auto& [id, process] : execution.processes()) {
+    const bool in_call = std::any_of(process.threads.begin(), process.threads.end(),
+                                     [](const auto& thread) { return thread.second.open; });
+    if (in_call || process.Lossy()) unfinished.insert(id);
+  }
+  return unfinished;
 }
 
 bool SaysGone(const Finding& finding) {
@@ -62,33 +71,55 @@ bool IsSuspicion(const Finding& finding) {
 
 }  // namespace
 
-const StandingSuspicions::Sight& StandingSuspicions::See(const RoundView& view) {
-  if (!sight_) {
-    const ExecutionGraph& execution = view.graph.execution();
-    sight_ = {ByRank(execution, view.names), GivenUp(execution, view.graph.matcher())};
+StandingSuspicions::Sight StandingSuspicions::LookAt(const ExecutionGraph& execution,
+                                                     const Matcher& matcher, const Names& names) {
+  Sight sight;
+  sight.by_rank = ByRank(execution, names);
+  sight.aborted = Aborted(matcher);
+  sight.gone = sight.aborted;
+  for (const auto& [id, process] : execution.processes()) {
+    if (process.Dead() && !IsCrash(process)) sight.gone.insert(id);
   }
+  sight.unfinished = InTheMiddle(execution);
+  return sight;
+}
+
+const StandingSuspicions::Sight& StandingSuspicions::See(const RoundView& view) {
+  if (!sight_) sight_ = LookAt(view.graph.execution(), view.graph.matcher(), view.names);
   return *sight_;
+}
+
+bool StandingSuspicions::StillSo(const Kept& kept, const Sight& sight,
+                                 const ExecutionGraph& execution) {
+  for (const auto& [rank, id] : kept.who) {
+    const auto now = sight.by_rank.find(rank);
+    if (now == sight.by_rank.end() || now->second != id) return false;
+  }
+  for (const auto& [id, reached] : kept.reached) {
+    const Process* const process = execution.Find(id);
+    if (process == nullptr || Reached(*process) != reached) return false;
+  }
+  const std::vector<int>& victims = kept.finding.victim_ranks;
+  const bool all_wait = victims.empty() || !kept.finding.cycle.empty();
+  return std::any_of(kept.who.begin(), kept.who.end(), [&](const auto& named) {
+    const auto& [rank, id] = named;
+    const bool waits = all_wait || std::find(victims.begin(), victims.end(), rank) != victims.end();
+    return waits && (sight.unfinished.contains(id) ||
+                     (sight.aborted.contains(id) && !kept.gone.contains(id)));
+  });
 }
 
 void StandingSuspicions::Look(const RoundView& view) {
   gave_up_.clear();
   sight_.reset();
   if (kept_.empty()) return;
-  const auto& [by_rank, gone] = See(view);
+  const Sight& sight = See(view);
+  const std::set<ProcessId>& gone = sight.gone;
   for (Kept& kept : kept_) {
-    bool somebody = false;
-    kept.stands = true;
-    for (const auto& [rank, id] : kept.who) {
-      const auto now = by_rank.find(rank);
-      if (now == by_rank.end() || now->second != id)
-        kept.stands = false;  // it has come back, or others took its place
-      somebody |= gone.count(id) != 0 && kept.gone.count(id) == 0;
-    }
-    for (const auto& [id, reached] : kept.reached) {
-      const Process* process = view.graph.execution().Find(id);
-      if (process == nullptr || Reached(*process) != reached) kept.stands = false;
-    }
-    kept.stands = kept.stands && somebody;
+    const bool somebody = std::any_of(kept.who.begin(), kept.who.end(), [&](const auto& named) {
+      return gone.contains(named.second) && !kept.gone.contains(named.second);
+    });
+    kept.stands = somebody && StillSo(kept, sight, view.graph.execution());
     if (!kept.stands) continue;
     const std::vector<int>& culprits = kept.finding.culprit_ranks;
     for (const auto& [rank, id] : kept.who) {
@@ -106,16 +137,23 @@ bool StandingSuspicions::IsConsequence(const Finding& finding) const {
                      [&](int rank) { return gave_up_.count(rank) != 0; });
 }
 
-bool StandingSuspicions::Unresolved(const Finding& finding, const ExecutionGraph& execution) const {
-  if (finding.culprit_ranks.empty()) return false;
-  const auto kept = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& one) {
-    return one.finding.check == finding.check && one.finding.culprit_ranks == finding.culprit_ranks;
+void StandingSuspicions::DropResolved(const ExecutionGraph& execution, const Matcher& matcher,
+                                      const Names& names, std::vector<Finding>* findings) const {
+  if (findings->empty()) return;
+  const Sight sight = LookAt(execution, matcher, names);
+  const auto unresolved = [&](const Kept& kept) {
+    return !kept.reached.empty() && StillSo(kept, sight, execution) &&
+           std::none_of(kept.reached.begin(), kept.reached.end(), [&](const auto& awaited) {
+             return execution.Find(awaited.first)->Lossy();
+           });
+  };
+  std::erase_if(*findings, [&](const Finding& finding) {
+    const auto kept = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& one) {
+      return one.finding.check == finding.check &&
+             one.finding.culprit_ranks == finding.culprit_ranks;
+    });
+    return finding.culprit_ranks.empty() || kept == kept_.end() || !unresolved(*kept);
   });
-  return kept != kept_.end() && !kept->reached.empty() &&
-         std::all_of(kept->reached.begin(), kept->reached.end(), [&](const auto& awaited) {
-           const Process* const process = execution.Find(awaited.first);
-           return process != nullptr && !process->Lossy() && Reached(*process) == awaited.second;
-         });
 }
 
 void StandingSuspicions::Merge(const RoundView& view, const std::vector<const Finding*>& confirmed,
@@ -139,18 +177,18 @@ void StandingSuspicions::Merge(const RoundView& view, const std::vector<const Fi
   }
   kept_ = std::move(now);
   if (std::any_of(fresh->begin(), fresh->end(), IsSuspicion)) {
-    const auto& [by_rank, gone] = See(view);
+    const Sight& sight = See(view);
     for (const Finding& finding : *fresh) {
       if (!IsSuspicion(finding)) continue;
       Kept kept;
       kept.finding = finding;
-      kept.gone = gone;
+      kept.gone = sight.gone;
       const std::vector<int>& awaited =
           finding.culprit_ranks.empty() ? finding.victim_ranks : finding.culprit_ranks;
       for (const std::vector<int>* ranks : {&finding.culprit_ranks, &finding.victim_ranks}) {
         for (const int rank : *ranks) {
-          const auto at = by_rank.find(rank);
-          if (at == by_rank.end()) continue;
+          const auto at = sight.by_rank.find(rank);
+          if (at == sight.by_rank.end()) continue;
           kept.who.emplace(rank, at->second);
           if (ranks == &awaited)
             kept.reached[at->second] = Reached(*view.graph.execution().Find(at->second));

@@ -4,7 +4,8 @@
 // watchdog aborts a communicator or ends a process, and the launcher ends the rest. Then no rank
 // waits any more, or all wait for the first that gave up; but the missing rank has still not
 // joined, and the first to give up is no culprit. So a suspicion stands until a rank that it names
-// makes progress, or the job ends well.
+// makes progress, another process takes the place of one, or all who waited have what they waited
+// for.
 #ifndef GORDIAN_ANALYZER_MODEL_VERDICT_STANDING_SUSPICIONS_H_
 #define GORDIAN_ANALYZER_MODEL_VERDICT_STANDING_SUSPICIONS_H_
 
@@ -31,9 +32,10 @@ class StandingSuspicions {
   // is still suspected. Call it after Look().
   bool IsConsequence(const Finding&) const;
 
-  // Once the job has ended well: whether a rank that others waited for had still made no progress.
-  // Then the job did not go on, it was ended.
-  bool Unresolved(const Finding&, const ExecutionGraph&) const;
+  // Once the job has ended well: drops all of `findings` but the suspicions that were still so at
+  // the end. Then the job did not go on, it was ended.
+  void DropResolved(const ExecutionGraph&, const Matcher&, const Names&,
+                    std::vector<Finding>* findings) const;
 
   // At the end of a round: puts the standing suspicions before the round's own, without duplicates.
   // Drops one whose culprits are known to have ended or aborted. Notes all for the next round.
@@ -53,9 +55,15 @@ class StandingSuspicions {
   // What a round shows, computed on first use.
   struct Sight {
     std::map<int, ProcessId> by_rank;
-    std::set<ProcessId> gone;  // have ended or aborted
+    std::set<ProcessId> aborted;     // a communicator
+    std::set<ProcessId> gone;        // have ended or aborted
+    std::set<ProcessId> unfinished;  // are, or were when they ended, in the middle of something
   };
+  static Sight LookAt(const ExecutionGraph&, const Matcher&, const Names&);
   const Sight& See(const RoundView&);
+  // The same processes are named, none that was awaited has made progress, and some rank's wait has
+  // not ended, or by an abort alone.
+  static bool StillSo(const Kept&, const Sight&, const ExecutionGraph&);
 
   std::optional<Sight> sight_;
   std::vector<Kept> kept_;

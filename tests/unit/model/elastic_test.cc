@@ -4,6 +4,7 @@
 #include <map>
 #include <vector>
 
+#include "analyzer/model/verdict/check_catalogue.h"
 #include "analyzer/model/verdict/job_model.h"
 
 namespace gordian::model {
@@ -23,13 +24,24 @@ class Job {
     living_[id] = {};
   }
   void MakeComm(ProcessId id, CommUid uid, int rank, int nranks = 2, uint32_t comm = 1) {
+    BeginComm(id, uid, rank, nranks, comm);
+    HaveComm(id, rank, nranks, comm);
+  }
+  void BeginComm(ProcessId id, CommUid uid, int rank, int nranks = 2, uint32_t comm = 1,
+                 uint8_t flags = 0) {
     CallRecord record = Make(id, RecordKind::kBegin, Call::kCommInit);
+    record.flags = flags;
     record.payload = ring::CommInitPayload{
         .comm = comm, .nranks = nranks, .rank = rank, .device = rank, .uid = uid};
     model.OnRecord(record);
-    record = Make(id, RecordKind::kEnd, Call::kCommInit);
+    living_[id].in_init = record.order;
+    living_[id].since_ns = record.time_ns;
+  }
+  void HaveComm(ProcessId id, int rank, int nranks = 2, uint32_t comm = 1) {
+    CallRecord record = Make(id, RecordKind::kEnd, Call::kCommInit);
     record.payload = ring::EndPayload{.comm = comm, .nranks = nranks, .rank = rank, .device = -1};
     model.OnRecord(record);
+    living_[id].in_init = 0;
   }
   // A call that is none of NCCL.
   void Work(ProcessId id) { model.OnRecord(Make(id, RecordKind::kBegin, Call::kOther)); }
@@ -64,6 +76,12 @@ class Job {
         thread.gpu_thread = true;
         thread.os_state = OsState::kSleeping;
         if (busy) thread.cpu_ticks = number_;
+        if (at.in_init != 0) {
+          thread.call = Call::kCommInit;
+          thread.call_id = 1;
+          thread.call_order = at.in_init;
+          thread.since_ns = at.since_ns;
+        }
         state.threads.push_back(thread);
         state.streams.push_back({1, at.enqueued, at.done + 1, at.done});
         round.processes.push_back(state);
@@ -80,6 +98,8 @@ class Job {
  private:
   struct At {
     uint64_t order = 0, enqueued = 0, done = 0;
+    uint64_t in_init = 0,
+             since_ns = 0;  // the call that makes a communicator: its order; 0: in none
     std::map<uint32_t, uint64_t> calls;  // by communicator
   };
   CallRecord Make(ProcessId id, RecordKind kind, Call call) {
@@ -257,6 +277,32 @@ TEST(Elastic, TheLastIncarnationsExitStays) {
   job.Rounds(3);
   job.model.OnJobEnded(ExitKind::kCode, 1, job.now, false);
   EXPECT_EQ(job.Main().verdict, VerdictKind::kRankExited) << job.Main().summary;
+}
+
+// A process with the rank's variables ends badly while rank 0 waits for that rank, which comes late:
+// after the last round, for all that gordian sees.
+TEST(Elastic, AnotherCameInItsPlaceAfterTheLastRound) {
+  for (const bool came : {true, false}) {
+    SCOPED_TRACE(came);
+    Job job;
+    for (ProcessId id : {1u, 2u}) job.Start(id, static_cast<int>(id) - 1);
+    job.Work(2);
+    job.BeginComm(1, 77, 0, 2, 1, kHost);
+    job.End(2, ExitKind::kCode, 1);
+    job.Rounds(60);
+    ASSERT_TRUE(SaysTrouble(job.Main().verdict)) << job.Main().summary;
+    ASSERT_EQ(job.Main().confidence, Confidence::kSuspected) << job.Main().summary;
+    ASSERT_EQ(job.Main().culprit_ranks, std::vector<int>{1}) << job.Main().summary;
+    if (came) {
+      job.Start(3, 1);
+      job.BeginComm(3, 77, 1, 2, 1, kHost);
+      for (ProcessId id : {1u, 3u}) job.HaveComm(id, id == 1 ? 0 : 1);
+      job.End(3, ExitKind::kCode, 0);
+    }
+    job.End(1, ExitKind::kCode, 0);
+    job.model.OnJobEnded(ExitKind::kCode, 0, job.now, false);
+    EXPECT_EQ(SaysTrouble(job.Main().verdict), !came) << job.Main().summary;
+  }
 }
 
 TEST(Elastic, TellsWhoCameBackAndWhy) {

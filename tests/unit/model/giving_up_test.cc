@@ -163,5 +163,32 @@ TEST(GivingUp, TheJobEndsWell) {
   EXPECT_FALSE(SaysTrouble(model.Current().main.verdict)) << model.Current().main.summary;
 }
 
+// What rank 1 does at last is no call of NCCL: that the others' waits have ended tells of it.
+TEST(GivingUp, TheWaitsEndWithoutACallOfNccl) {
+  const Program gated = {Init(0),          WaitValue(0, 1), AllReduce(0), Nap(20'000'000'000),
+                         WriteValue(0, 2), StreamSync()};
+  for (const bool between : {true, false}) {  // a round between the ends of the ranks
+    SCOPED_TRACE(between);
+    SimJob job(Comms(1, 3), {kUsual, gated, kUsual});
+    JobModel model;
+    job.Run();
+    job.Rounds(&model, 6);
+    ASSERT_TRUE(SaysTrouble(model.Current().main.verdict)) << model.Current().main.summary;
+    ASSERT_EQ(model.Current().main.culprit_ranks, std::vector<int>{1})
+        << model.Current().main.summary;
+    ASSERT_TRUE(job.Wake());
+    job.Run();
+    ASSERT_TRUE(job.Unfinished().empty());
+    job.End(0, 0);
+    if (between) {
+      job.Rounds(&model, 0.2);
+      EXPECT_FALSE(SaysTrouble(model.Current().main.verdict)) << model.Current().main.summary;
+    }
+    for (const int rank : {1, 2}) job.End(rank, 0);
+    job.EndJob(&model, 0);
+    EXPECT_FALSE(SaysTrouble(model.Current().main.verdict)) << model.Current().main.summary;
+  }
+}
+
 }  // namespace
 }  // namespace gordian::model
