@@ -21,7 +21,7 @@ SUSPECT_AFTER_S = 1.0
 # rank pauses before several of its operations, never so long that a suspicion would be right.
 PAUSES_S = 3.2 * SUSPECT_AFTER_S
 PAUSE_MS = (150 * SUSPECT_AFTER_S, 500 * SUSPECT_AFTER_S)
-PATIENCE_S = 3 * SUSPECT_AFTER_S + 2.0
+PATIENCE_S = 20 * SUSPECT_AFTER_S  # on a busy machine a suspicion comes later; only a silent gordian costs it
 SETTLE_S = 0.4       # a verdict may be followed by a better one,
 SETTLE_OF_SEVERAL_S = 2.5  # and of several mistakes in one job by further findings
 # Whoever kills us ends what we started.
@@ -138,6 +138,12 @@ def read_verdict(path):
         return None
 
 
+def accuses(main):
+    """What is only possible says that a job is slow, and accuses no rank: more may follow."""
+    verdict, confidence, _ = main
+    return verdict not in QUIET and confidence != "possible"
+
+
 def remove_ring_folder(path):
     """Only a folder that bears such a name and is no link, and in it only what gordian puts there."""
     if not re.fullmatch(rf"/dev/shm/gordian-{os.getuid()}-\w{{6}}", path):
@@ -188,8 +194,7 @@ def run_watched(build, program, folder, settle_s=SETTLE_S):
                             main = (verdict["verdict"], verdict["confidence"], tuple(verdict["culprit_ranks"]))
                             if main != said:
                                 said, changed = main, now
-                            # What is only possible says that a job is slow, and accuses no rank.
-                            if verdict["verdict"] not in QUIET and verdict["confidence"] != "possible":
+                            if accuses(main):
                                 first_trouble = first_trouble or stat.st_mtime
                                 ever = watched.confirmed if verdict["confidence"] == "confirmed" else watched.suspected
                                 if main not in ever:
@@ -210,7 +215,7 @@ def run_watched(build, program, folder, settle_s=SETTLE_S):
                     except OSError:
                         still_since = None  # moving again
                 elif (now - still_since > PATIENCE_S
-                      or (said and said[0] not in QUIET and now - max(changed, still_since) > settle_s)):
+                      or (said and accuses(said) and now - max(changed, still_since) > settle_s)):
                     watched.outcome = Outcome("stuck", None, None, now - start, read_waits(found),
                                               read_calls(results, program.ranks))
                     end_job(found, process)

@@ -104,7 +104,7 @@ class OnVerdict(RecordingTest):
         self.assertTrue(wait_until(lambda: os.path.exists(self.path("hook")) and self.read("hook").endswith("\n")))
         self.assertIsNone(process.poll())
         self.signal_until_gone(process, signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
         self.assertEqual(self.read("hook"), f"deadlock 0 1 {self.path('s')} \n")
         culprits = self.verdict("s")["culprit_processes"]
         self.assertEqual([culprit["rank"] for culprit in culprits], [0, 1])
@@ -121,7 +121,7 @@ class OnVerdict(RecordingTest):
         self.assertTrue(wait_until(lambda: os.path.exists(self.path("s/verdict.json"))
                                    and self.verdict("s")["evidence"]["ranks_seen"] == 2))
         self.signal_until_gone(process, signal.SIGINT)
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=60)
         self.assertIn(process.returncode, (130, 137), err)
         self.assertNotIn("EXITED", err)
 
@@ -190,7 +190,7 @@ class Damage(RecordingTest):
         tree = tree_below(process.pid)
         guard = [pid for pid in children_of(process.pid) if self.name_of(pid) == "gordian-guard"]
         process.kill()
-        process.wait(20)
+        process.wait(60)
         self.assertTrue(has_looked_again(guard[0]), "the guardian went with gordian")
         self.assertTrue(all(alive(pid) for pid in ranks), "ranks went with gordian")
         for pid in set(tree) - set(guard):

@@ -195,7 +195,7 @@ class Signals(RunTest):
             self.assertEqual(process.stdout.readline(), f"got {int(number)}\n")
         process.send_signal(signal.SIGTERM)
         self.assertEqual(process.stdout.readline(), "got 15\n")
-        self.assertEqual(process.wait(20), 9)
+        self.assertEqual(process.wait(60), 9)
         self.assert_nothing_left(self.path("s"))
 
     def test_a_second_signal_kills_the_whole_tree(self):
@@ -288,11 +288,10 @@ class Signals(RunTest):
         self.assertEqual(done.returncode, 4)
 
     def test_orphans_are_reaped_and_do_not_hold_the_end(self):
-        began = time.monotonic()
         done = self.gordian("run", "--quiet", "--session", "s", "--", "sh", "-c",
-                            "(sleep 30 >/dev/null 2>&1 & echo $!)")
+                            "(sleep 600 >/dev/null 2>&1 & echo $!)")
         self.assertEqual(done.returncode, 0)
-        self.assertLess(time.monotonic() - began, 20)
+        self.assertTrue(alive(int(done.stdout)), "gordian has waited for it, or ended it")
         os.kill(int(done.stdout), signal.SIGKILL)
         self.assert_nothing_left(self.path("s"))
 
@@ -358,7 +357,7 @@ class Guardian(RunTest):
         self.assertEqual(len(helpers), 1, "one guardian")
         self.assertTrue(os.path.isdir(ring_dir))
         process.kill()
-        process.wait(20)
+        process.wait(60)
         self.assertTrue(has_looked_again(helpers[0]), "the guardian left too early")
         self.assertTrue(alive(job), "the job went with gordian")
         self.assertTrue(alive(helpers[0]) and os.path.isdir(ring_dir), "the guardian left too early")
@@ -372,7 +371,7 @@ class Guardian(RunTest):
         self.assertEqual(process.stdout.readline(), "up\n")
         ring_dir = self.ring_dir(self.path("s"))
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait(20)
+        process.wait(60)
         self.assertTrue(wait_until(lambda: not os.path.exists(ring_dir)), ring_dir)
 
     def test_the_guardian_holds_no_file_of_the_caller(self):
@@ -393,7 +392,7 @@ class Guardian(RunTest):
             return pipe not in held and all(h.startswith(("/dev/null", "pipe:", "/dev/shm")) or h in folders for h in held)
         self.assertTrue(wait_until(lets_go), held)
         os.kill(job, signal.SIGKILL)
-        self.assertEqual(process.wait(20), 137)
+        self.assertEqual(process.wait(60), 137)
         self.assertIsNone(stat_fields(guard))
 
 

@@ -111,7 +111,7 @@ class Status(StatusTest):
         first = calls()
         self.assertTrue(wait_until(lambda: calls() > first), "it goes on")
         self.write("now", "")
-        self.assertEqual(run.wait(30), 0, "a job that is looked at ends as it would alone")
+        self.assertEqual(run.wait(60), 0, "a job that is looked at ends as it would alone")
         done, seen = self.status("s")
         self.assertEqual((done.returncode, seen["verdict"], seen["job_ended"]), (0, "finished", True))
         self.assertEqual([r["state"] for r in seen["ranks"]], ["ended", "ended"])
@@ -193,7 +193,7 @@ class Watch(StatusTest):
         self.assertIn("DEADLOCK (confirmed", watch.stdout.readline())
         self.assertIsNone(watch.poll(), "the job still hangs")
         self.end_job(run)
-        out, err = watch.communicate(timeout=20)
+        out, err = watch.communicate(timeout=60)
         self.assertEqual(watch.returncode, 1, err)
         self.assertEqual(err, "")
         for line in out.splitlines():
@@ -205,8 +205,8 @@ class Watch(StatusTest):
         watch = self.start("watch", "s")
         watch.stdout.readline()
         self.write("now", "")
-        out, err = watch.communicate(timeout=30)
-        self.assertEqual((watch.returncode, run.wait(20)), (0, 0), out + err)
+        out, err = watch.communicate(timeout=60)
+        self.assertEqual((watch.returncode, run.wait(60)), (0, 0), out + err)
         self.assertIn("FINISHED", out.upper())
 
     def on_a_terminal(self, *command, env=None, **options):
@@ -381,14 +381,20 @@ class Watch(StatusTest):
         self.assertTrue(watch.shows("3 Ranks", "q quits"))
         run.send_signal(signal.SIGSTOP)
         self.addCleanup(run.send_signal, signal.SIGCONT)
-        while watch.pump(1.5):  # a second is drawn each second, unless a look does not come back
-            pass
-        begin = time.monotonic()
-        watch.press("3\n")
-        self.assertTrue(watch.shows("\n>- "))
+        took = []
+        for key, shown in [("3\n", "\n>- "), ("\x1b", "\n>+ ")] * 4:
+            while watch.pump(1.5):  # a second is drawn each second, unless a look does not come back
+                pass
+            begin = time.monotonic()
+            watch.press(key)
+            self.assertTrue(watch.shows(shown), watch.screen.text())
+            took.append(time.monotonic() - begin)
+            if took[-1] < 3:
+                break
+        # On a busy machine one or the other key takes long; if keys waited, all would.
+        self.assertLess(min(took), 3, "a look takes five seconds to give up")
         watch.press("q")
         self.assertEqual(watch.wait(), 1)
-        self.assertLess(time.monotonic() - begin, 3, "a look takes five seconds to give up")
         self.assert_left_as_it_was(watch)
 
     def test_in_the_background_it_has_no_keys(self):

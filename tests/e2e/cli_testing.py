@@ -25,7 +25,7 @@ def clean_environment(**more):
     return env
 
 
-def wait_until(condition, seconds=20, every=0.02):
+def wait_until(condition, seconds=60, every=0.02):
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -156,10 +156,10 @@ class CliTest(unittest.TestCase):
                 os.kill(pid, 9)
             except ProcessLookupError:
                 pass
-        run.communicate(timeout=30)  # a full pipe would hold it up
+        run.communicate(timeout=60)  # a full pipe would hold it up
         return run.returncode
 
-    def signal_until_gone(self, process, number, seconds=20):
+    def signal_until_gone(self, process, number, seconds=60):
         """The first signal may be taken for what was sent just before, and a second one kills."""
         deadline = time.monotonic() + seconds
         while process.poll() is None and time.monotonic() < deadline:

@@ -157,7 +157,7 @@ class Kill:
         if self.what == "gordian" and process.poll() is None:
             process.kill()
             killed_gordian = True
-            process.wait(20)
+            process.wait(60)
         if self.what == "rank" or self.hangs:
             # Others may wait for the killed one for ever, as they would alone. Their end is ours to
             # make, once nothing moves.
@@ -174,13 +174,13 @@ class Kill:
                             os.kill(pid, signal.SIGKILL)
                         except ProcessLookupError:
                             pass
-        need(wait_until(lambda: os.path.exists(code_file), seconds=40), "the job did not reach its end")
+        need(wait_until(lambda: os.path.exists(code_file), seconds=60), "the job did not reach its end")
         with open(code_file) as f:
             code = int(f.read())
         if killed_gordian and not self.hangs:
             need(code == 0, f"the job ended with {code} once gordian was killed")
         if not killed_gordian:
-            process.wait(30)
+            process.wait(60)
             need(process.returncode == code, f"run ended with {process.returncode}, the job with {code}")
         need(wait_until(lambda: not os.path.exists(ring_dir)), f"{ring_dir} is left")
         need(wait_until(lambda: not left_over(self.session)), f"processes are left: {left_over(self.session)}")

@@ -123,7 +123,7 @@ def other_version(case):
     with subprocess.Popen([BUILD.other, "9.8.7", case.path("other")], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         try:
             port = int(other.stdout.readline())
-            own = subprocess.run([BUILD.gordian, "--version"], capture_output=True, text=True, timeout=20).stdout.split()[-1]
+            own = subprocess.run([BUILD.gordian, "--version"], capture_output=True, text=True, timeout=60).stdout.split()[-1]
             job = Job(case, "a", f"127.0.0.1:{port}", "inversion_one_stream", twin=True, ranks=2, on_verdict="report")
             wait_for(lambda: "refused" in job.said(0), "the refusal is said")
             for node in job.nodes:
@@ -241,7 +241,7 @@ def slow_reader(case):
         check_finished(server, job, job.wait())
         check_exactly_once(server, job)
     server.process.send_signal(signal.SIGTERM)
-    expect(server.process.wait(20) == 0, "exit code", server.process.returncode)
+    expect(server.process.wait(60) == 0, "exit code", server.process.returncode)
 
 
 def unreadable_folder(case):
@@ -283,7 +283,7 @@ def sources(case):
     job = Job(case, "a", f"127.0.0.1:{server.port}", "inversion_one_stream", on_verdict="report", deliver="1")
 
     def live_page():
-        with urllib.request.urlopen(server.hello["page"] + "api/v1/jobs/a", timeout=20) as answer:
+        with urllib.request.urlopen(server.hello["page"] + "api/v1/jobs/a", timeout=60) as answer:
             return json.load(answer)
 
     def written_page(path):

@@ -225,11 +225,11 @@ class Server:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
-                code = self.process.wait(20)
+                code = self.process.wait(60)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
-                raise Failure("the server did not end within 20 s of SIGTERM")
+                raise Failure("the server did not end within 60 s of SIGTERM")
             expect(code == 0, "the server's exit code is", code)
 
     def said(self):

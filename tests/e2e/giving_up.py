@@ -59,13 +59,13 @@ class GivingUp(CliTest):
         process, ranks = self.begin()
         for rank in ranks:
             os.kill(rank, signal.SIGTERM)
-        process.wait(30)
+        process.wait(60)
         self.ends(process)
 
     def test_the_rank_comes(self):
         process, ranks = self.begin("--twin")
         os.kill(ranks[2], signal.SIGUSR2)
-        self.assertEqual(process.wait(30), 0)
+        self.assertEqual(process.wait(60), 0)
         self.assertIn("withdrawn", process.stderr.read())
         self.assertEqual(self.verdict()["verdict"], "finished")
 

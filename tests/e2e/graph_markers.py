@@ -38,7 +38,7 @@ def run(build, options, twin):
     work = tempfile.mkdtemp(prefix="gordian-graph-markers-")
     session = os.path.join(work, "session")
     command = [os.path.join(build, "bin", "gordian"), "run", "--emulator", "--session", session, "--on-verdict",
-               "kill-suspected", "--suspect-after", "0.5"] + options + \
+               "kill-suspected", "--suspect-after", "60" if twin else "0.5"] + options + \
               ["--", os.path.join(build, "tests", "gordian_e2e_job"), "graph_stuck_inside", "--ranks", "2"] + \
               (["--twin"] if twin else [])
     env = dict(os.environ, JOB_PROGRESS=os.path.join(work, "progress"))

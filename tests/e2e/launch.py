@@ -107,7 +107,7 @@ class Launch(CliTest):
                     time.sleep(4)  # the line would come from 2 s on
                 with open(until, "w"):
                     pass
-                self.assertEqual(run.wait(20), 0)
+                self.assertEqual(run.wait(60), 0)
                 self.assertEqual(run.stderr.read().count("ranks seen"), 0)
 
     def run_jobs(self, *jobs):
@@ -157,7 +157,7 @@ class Launch(CliTest):
         self.assertEqual(self.verdict(self.path("s"))["culprit_ranks"], [2])
         for pid in said[1].split(", "):
             os.kill(int(pid), signal.SIGKILL)
-        run.wait(20)
+        run.wait(60)
 
     def test_two_hangs_are_both_in_the_report(self):
         run = self.run_jobs(("one", []), ("other", []))
@@ -176,7 +176,7 @@ class Launch(CliTest):
         self.assertEqual(len(pids), 2, text)
         for pid in pids[0] + pids[1]:
             os.kill(int(pid), signal.SIGKILL)
-        run.wait(20)
+        run.wait(60)
 
     def mpirun(self):
         found = shutil.which("mpirun")
@@ -223,7 +223,7 @@ class Launch(CliTest):
 
                 def over():
                     return self.only_job()[1]["job_ended"]
-                self.assertTrue(wait_until(over, seconds=30), done.stderr)
+                self.assertTrue(wait_until(over, seconds=60), done.stderr)
                 folder, manifest = self.only_job()
                 self.assertTrue(manifest["job"].startswith("mpi-"), manifest)
                 self.assertEqual(sorted(n["number"] for n in manifest["nodes"]), [0, 1, 2])
@@ -231,7 +231,7 @@ class Launch(CliTest):
                 # Once one has ended its rank, mpirun ends the others, whatever they are at.
                 self.check(self.verdict(folder), done, twin, stacks=False)
                 server.send_signal(signal.SIGTERM)
-                server.wait(20)
+                server.wait(60)
 
     def test_tasks_of_srun_are_one_job(self):
         # Without Slurm: three tasks with its variables, two on one node.
@@ -251,14 +251,14 @@ class Launch(CliTest):
 
                 def over():
                     return self.only_job()[1]["job_ended"]
-                self.assertTrue(wait_until(over, seconds=30), said)
+                self.assertTrue(wait_until(over, seconds=60), said)
                 folder, manifest = self.only_job()
                 self.assertEqual(manifest["job"], "slurm-7.3")
                 self.assertEqual(sorted(n["number"] for n in manifest["nodes"]), [0, 1, 2])
                 done = subprocess.CompletedProcess([], max(t.returncode for t in tasks), "", "\n".join(said))
                 self.check(self.verdict(folder), done, twin)
                 server.send_signal(signal.SIGTERM)
-                server.wait(20)
+                server.wait(60)
 
 
 if __name__ == "__main__":

@@ -13,14 +13,14 @@ CHECKS = {"rank-not-joined", "waits-in-mpi"}
 
 
 class Mpi(CliTest):
-    def run_ranks(self, *options):
+    def run_ranks(self, *options, threshold="1"):
         self.need(RANK)
         mpirun = shutil.which("mpirun")
         if mpirun is None:
             self.skipTest("mpirun is not installed (openmpi-bin)")
         # Of one machine without a network.
         env = clean_environment(OMPI_MCA_btl="self,vader", OMPI_MCA_plm="isolated", OMPI_MCA_rmaps_base_oversubscribe="1")
-        done = self.gordian("run", "--emulator", "--session", self.path("s"), "--on-verdict", "kill-suspected", "--suspect-after", "1",
+        done = self.gordian("run", "--emulator", "--session", self.path("s"), "--on-verdict", "kill-suspected", "--suspect-after", threshold,
                             "--", mpirun, "--allow-run-as-root", "--oversubscribe", "-np", "2", RANK, *options, env=env)
         return done, self.verdict("s")
 
@@ -32,7 +32,7 @@ class Mpi(CliTest):
         self.assertLessEqual(CHECKS, said, done.stderr)
 
     def test_the_twin(self):
-        done, verdict = self.run_ranks("--twin")
+        done, verdict = self.run_ranks("--twin", threshold="60")
         self.assertEqual((done.returncode, verdict["verdict"], verdict["findings"], verdict["signs"]), (0, "finished", [], []),
                          done.stderr)
 

@@ -114,7 +114,7 @@ class Run:
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(20)
+            self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.fail("it does not end by SIGTERM")
 

@@ -256,7 +256,7 @@ class Case:
         expect(os.listdir(folder) == [], f"it leaves {os.listdir(folder)}")
         began = time.monotonic()
         while left := self.processes():
-            expect(time.monotonic() - began < 10, f"it leaves {left}")
+            expect(time.monotonic() - began < LIMIT, f"it leaves {left}")
             time.sleep(0.05)
 
     # Whose command names the folder.

@@ -381,7 +381,7 @@ def run_once(args, work):
                 if time.monotonic() > deadline:
                     process.send_signal(signal.SIGTERM)  # which gordian hands on: no job is left behind
                     try:
-                        process.wait(20)
+                        process.wait(60)
                     except subprocess.TimeoutExpired:
                         process.kill()
                     raise Failure("still running after 90 s")

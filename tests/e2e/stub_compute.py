@@ -18,11 +18,11 @@ import tempfile
 HOUR = "0:3600"
 
 
-def run(build, *options):
+def run(build, *options, threshold="0.5"):
     work = tempfile.mkdtemp(prefix="gordian-stub-")
     session = os.path.join(work, "session")
     command = [os.path.join(build, "bin", "gordian"), "run", "--emulator", "--session", session, "--on-verdict",
-               "kill-suspected", "--suspect-after", "0.5", *options,
+               "kill-suspected", "--suspect-after", threshold, *options,
                "--", os.path.join(build, "tests", "gordian_e2e_job"), "inversion_sync", "--twin", "--ranks", "2", "--busy", HOUR]
     done = subprocess.run(command, env=dict(os.environ, JOB_PROGRESS=os.path.join(work, "progress")), stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, timeout=120, check=False)
@@ -43,7 +43,7 @@ def main():
     build = os.path.abspath(sys.argv[1])
     ends = {"all": [], "named": ["--stub-skip", "other*", "--stub-skip", "*busy*"], "another is kept": ["--stub-keep", "other*"]}
     for name, options in ends.items():
-        code, verdict, err = run(build, "--stub-compute", *options)
+        code, verdict, err = run(build, "--stub-compute", *options, threshold="60")
         need(code == 0 and verdict["verdict"] == "finished", f"{name}: exit code {code}, {verdict}, {err}")
         need(", 1 kernel not run" in err, f"{name}: not said: {err}")
     hangs = {"off": [], "kept": ["--stub-compute", "--stub-keep", "other*", "--stub-keep", "gordian_busy*"],

@@ -160,7 +160,7 @@ class OnTerminal:
         self.screen.feed(text)
         return True
 
-    def until(self, condition, seconds=30):
+    def until(self, condition, seconds=60):
         """Whether the condition holds, of a screen that has all that was written by then."""
         deadline = time.monotonic() + seconds
         while not condition():
@@ -169,10 +169,10 @@ class OnTerminal:
             self.pump(0.1)
         return True
 
-    def shows(self, *words, seconds=30):
+    def shows(self, *words, seconds=60):
         return self.until(lambda: all(word in self.screen.text() for word in words), seconds)
 
-    def wait(self, seconds=20):
+    def wait(self, seconds=60):
         self.until(lambda: self.process.poll() is not None, seconds)
         while self.pump(0):
             pass

@@ -116,7 +116,7 @@ class Rings(Neighbours):
 
     def test_a_cut_ring_is_named(self):
         process = self.damaged(lambda f, size: f.truncate(0))
-        self.assertEqual(process.wait(20), 128 + signal.SIGBUS)  # docs/security.md
+        self.assertEqual(process.wait(60), 128 + signal.SIGBUS)  # docs/security.md
         verdict = self.verdict()
         self.assertNotEqual(verdict["confidence"], "confirmed")
         self.assertIn("was truncated", str(verdict["evidence"]["not_visible"]))
@@ -272,11 +272,11 @@ class Files(Neighbours):
                 os.unlink(self.path("t/" + name))
                 os.mkfifo(self.path("t/" + name))
                 for verb in ("explain", "analyze", "status"):
-                    done = self.gordian(verb, "t", timeout=10)
+                    done = self.gordian(verb, "t", timeout=60)
                     self.assertIn(done.returncode, (0, 2, 3), done.stdout + done.stderr)
         os.mkfifo(self.path("alone"))
         for verb in ("explain", "analyze"):
-            self.assertEqual(self.gordian(verb, "alone", timeout=10).returncode, 2)
+            self.assertEqual(self.gordian(verb, "alone", timeout=60).returncode, 2)
 
     def test_files_beyond_their_bounds(self):
         for name, begin, mib, verb, bound in (("a.json", "{", 300, "simulate", "256 MiB"),
@@ -289,7 +289,7 @@ class Files(Neighbours):
                 with open(os.path.join(folder, name), "w") as f:
                     f.write(begin)
                     f.truncate(mib << 20)  # a hole: it takes no room on the disk
-                done = self.gordian(verb, folder if name == "verdict.json" else os.path.join(folder, name), timeout=20,
+                done = self.gordian(verb, folder if name == "verdict.json" else os.path.join(folder, name), timeout=60,
                                     preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20)))
                 self.assertEqual(done.returncode, 2 if bound else done.returncode, done.stdout + done.stderr)
                 self.assertIn(done.returncode, (2, 3), done.stdout + done.stderr)
@@ -309,7 +309,7 @@ class Files(Neighbours):
                 with self.subTest(what, at=at), open(self.path("t.gtrace"), "wb") as f:
                     f.write(contents)
                     f.flush()
-                    done = self.gordian("analyze", "t.gtrace", timeout=20)
+                    done = self.gordian("analyze", "t.gtrace", timeout=60)
                     self.assertIn(done.returncode, (0, 1, 2, 3), done.stdout + done.stderr)
                     self.assertNotIn("gordian: healthy", done.stdout)
 

@@ -9,13 +9,13 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { pathToFileURL } from "node:url";
 
-import { build, eventually, hang, Workplace } from "./real_jobs.mjs";
+import { build, eventually, hang, ownPort, Workplace } from "./real_jobs.mjs";
 
 process.env.DASHBOARD_MODULES = join(build, "dashboard", "work", "node_modules");
 const { axe, openTab, overflow, startBrowser } = await import("../../dashboard/test/lib/browser.mjs");
 
 const kViews = ["verdict", "ranks", "graph", "timeline", "diff", "stacks", "communicators", "health"];
-const kWait = { timeout: 30000 };
+const kWait = { timeout: 60000 };
 
 let browser;
 before(async () => (browser = await startBrowser()));
@@ -42,7 +42,7 @@ async function keepEvidence(name, place) {
 
 // A test with a place of its own, of which nothing is left.
 function scene(name, act) {
-  test(name, { timeout: 120000 }, async () => {
+  test(name, { timeout: 240000 }, async () => {
     rmSync(evidenceOf(name), { recursive: true, force: true });
     const place = new Workplace();
     try {
@@ -175,7 +175,7 @@ scene("a verdict is on screen soon after it is in verdict.json", async (place) =
 scene("the page outlives a server that is killed and started again", async (place) => {
   const serve = (listen, http) =>
     place.start(["serve", "--listen", listen, "--sessions", "all", "--http", http, "--json"]);
-  const first = serve("127.0.0.1:0", "127.0.0.1:0");
+  const first = serve(`127.0.0.1:${await ownPort(20000)}`, `127.0.0.1:${await ownPort(25000)}`);
   const listening = await first.said(/"listening":"([^"]+)"/);
   const address = await first.said(/"page":"([^"]+)"/);
   const node = place.run(["--quiet", "--analyzer", listening, "--job", "train", "--session", "node"], hang);

@@ -300,7 +300,7 @@ class Run(IncidentTest):
             self.assertIn("listening", serve.stdout.readline())
             self.assertEqual(maps_libcurl(serve.pid), loaded, options)
             serve.send_signal(signal.SIGTERM)
-            self.assertEqual(serve.wait(20), 0)
+            self.assertEqual(serve.wait(60), 0)
         # A file that is no library stands in the place of a missing one.
         os.mkdir(self.path("lib"))
         self.write("lib/libcurl.so.4", "none")
@@ -313,7 +313,7 @@ class Run(IncidentTest):
         request = urllib.request.Request(address, None if body is None else json.dumps(body).encode(),
                                          {"Authorization": f"Bearer {token}"} if token else {})
         try:
-            with urllib.request.urlopen(request, timeout=20) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -372,7 +372,7 @@ class Serve(IncidentTest):
         self.assertEqual((alert["job"], alert["page"], alert["session"]), ("hangs", page, "all/hangs"))
         sent = lambda: {a["state"] for i in self.incidents("--sessions", "all") for a in i["alerts"]} == {"sent"}
         self.assertTrue(wait_until(sent))
-        with urllib.request.urlopen(page + "api/v1/incidents", timeout=20) as answer:
+        with urllib.request.urlopen(page + "api/v1/incidents", timeout=60) as answer:
             [served] = json.load(answer)["incidents"]
         self.assertEqual((served["id"], served["open"]), (alert["incident"], True))
         self.assertEqual(self.gordian("incidents", "--sessions", "all", env=self.env).returncode, 1)
@@ -382,7 +382,7 @@ class Serve(IncidentTest):
         serve, listening, page = self.start_serve(*options, port=int(listening.rsplit(":", 1)[1]))
 
         def verdict_now():
-            with urllib.request.urlopen(page + "api/v1/jobs", timeout=20) as answer:
+            with urllib.request.urlopen(page + "api/v1/jobs", timeout=60) as answer:
                 return {j["job"]: (j["verdict"], j["confidence"]) for j in json.load(answer)["jobs"]}
 
         self.assertTrue(wait_until(lambda: verdict_now().get("hangs") == ("deadlock", "confirmed"), 60), verdict_now())
@@ -434,7 +434,7 @@ class Serve(IncidentTest):
         node = self.start_node(listening, "hangs", *HANG)
         self.assertTrue(wait_until(lambda: receiver.requests, 60))
         with self.assertRaises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(page + "api/v1/incidents", timeout=20)
+            urllib.request.urlopen(page + "api/v1/incidents", timeout=60)
         self.assertEqual(refused.exception.code, 404)
         self.end_job(node)
         self.signal_until_gone(serve, signal.SIGTERM)

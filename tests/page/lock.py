@@ -78,7 +78,7 @@ def post(url, body, token=None):
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=20) as answer:
+        with urllib.request.urlopen(urllib.request.Request(url, data, headers), timeout=60) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -87,7 +87,7 @@ def post(url, body, token=None):
 def fetch(url, token=None, context=None):
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
     try:
-        with urllib.request.urlopen(request, timeout=20, context=context) as answer:
+        with urllib.request.urlopen(request, timeout=60, context=context) as answer:
             return answer.status
     except urllib.error.HTTPError as error:
         return error.code
@@ -159,9 +159,9 @@ class Tls(LockTest):
         for ending in ("key", "pem"):  # each at once, as renewers do
             os.replace(self.path(f"renewed.{ending}"), self.path(f"head.{ending}"))
         for address in (at, page):
-            self.assertTrue(wait_until(lambda: shown(address) != before[address], seconds=40, every=0.5), address)
+            self.assertTrue(wait_until(lambda: shown(address) != before[address], seconds=60, every=0.5), address)
         self.write("go", "")
-        said = node.communicate(timeout=30)[1]
+        said = node.communicate(timeout=60)[1]
         self.assertEqual(node.returncode, 0, said)
         self.assertNotIn("broke", said, "the stream was cut")
         self.assertEqual(self.arrived("long"), "finished")
@@ -299,7 +299,7 @@ class Tokens(LockTest):
     def incident_of(self, here, token=None):
         request = urllib.request.Request(here + "api/v1/incidents",
                                          headers={"Authorization": f"Bearer {token}"} if token else {})
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return json.load(answer)["incidents"][0]
 
     def test_only_an_admin_acknowledges_on_loopback_as_well(self):

@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -121,7 +120,7 @@ class OtlpTest(CliTest):
         return self.start("run", "--emulator", "--session", "s", "--otlp", url, *options, "--", *HANG,
                           env=env or self.env(), stdout=subprocess.DEVNULL)
 
-    def assert_pushed(self, collector, wanted, seconds=40):
+    def assert_pushed(self, collector, wanted, seconds=60):
         self.assertTrue(wait_until(lambda: any(wanted(push) for push in collector.pushes()), seconds),
                         f"{len(collector.requests)} pushes, the last: {collector.requests[-1:]}")
 
@@ -151,7 +150,7 @@ class Run(OtlpTest):
         self.assert_pushed(collector, detected)
 
         def page():
-            with urllib.request.urlopen(address + "metrics", timeout=20) as answer:
+            with urllib.request.urlopen(address + "metrics", timeout=60) as answer:
                 return samples_in(answer.read().decode())
 
         page()  # from here on the answers are counted
@@ -197,10 +196,8 @@ class Run(OtlpTest):
         for what, (answer, line) in lines.items():
             with self.subTest(what):
                 collector = self.collector(answer)
-                begun = time.monotonic()
                 done = self.gordian("run", "--emulator", "--session", "s", "--otlp", collector.url, "--on-verdict", "kill",
-                                    "--", *HANG, env=self.env())
-                self.assertLess(time.monotonic() - begun, 40)
+                                    "--", *HANG, env=self.env(), timeout=120)  # and not 600 s later
                 self.assertEqual(done.returncode, 137, done.stderr)
                 self.assertIn("DEADLOCK (confirmed", done.stderr)
                 self.assertGreaterEqual(len(collector.requests), 1)
@@ -245,7 +242,7 @@ class Serve(OtlpTest):
                  for job in ("one", "two")]
         self.assert_pushed(collector, lambda push: detected(push, "one") and detected(push, "two"))
         serve.send_signal(signal.SIGTERM)
-        self.assertEqual(serve.wait(20), 0)
+        self.assertEqual(serve.wait(60), 0)
         last = collector.pushes()[-1]
         self.assertTrue(detected(last, "one") and detected(last, "two"))
         self.assertEqual(set(last[None]), {"", "one", "two"})

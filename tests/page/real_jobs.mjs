@@ -1,6 +1,7 @@
 // Starts gordian and jobs of the emulator for browser tests, and ends whatever it started.
 import { spawn } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -10,7 +11,7 @@ export const gordian = join(build, "bin", "gordian");
 export const hang = [join(build, "tests", "gordian_e2e_job"), "steady_then_inversion", "--ranks", "4"];
 
 // What `made` gives as soon as it gives anything; an error says what was expected.
-export async function eventually(what, made, seconds = 30) {
+export async function eventually(what, made, seconds = 60) {
   const deadline = performance.now() + seconds * 1000;
   for (;;) {
     const value = await made();
@@ -19,6 +20,20 @@ export async function eventually(what, made, seconds = 30) {
       throw new Error(`expected within ${seconds} s: ${typeof what === "function" ? what() : what}`);
     }
     await sleep(5);
+  }
+}
+
+// A free one of 5,000 ports, to listen on more than once: `from` is below those that systems give to whoever asks for
+// any, so that nobody gets it in between.
+export async function ownPort(from) {
+  for (;;) {
+    const port = from + Math.floor(Math.random() * 5000);
+    const server = createServer();
+    const free = await new Promise((done) => {
+      server.once("error", () => done(false));
+      server.listen(port, "127.0.0.1", () => server.close(() => done(true)));
+    });
+    if (free) return port;
   }
 }
 

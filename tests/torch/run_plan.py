@@ -54,8 +54,8 @@ class Case:
 
     def hang(self):
         session = self.path("session")
-        self.run([self.gordian, "run", "--session", session, "--on-verdict", "kill-suspected", "--suspect-after", "3",
-                  "--", *self.start(JOB, "hang", self.work, self.gordian)], code=137)
+        self.run([self.gordian, "run", "--session", session, "--on-verdict", "kill", "--",
+                  *self.start(JOB, "hang", self.work, self.gordian)], code=137)
         with open(os.path.join(session, "verdict.json"), encoding="utf-8") as f:
             verdict = json.load(f)
         if (verdict["verdict"], verdict["confidence"]) != ("deadlock", "confirmed"):
