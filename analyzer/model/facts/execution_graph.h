@@ -27,6 +27,7 @@
 #include "analyzer/model/facts/id_table.h"
 #include "analyzer/model/facts/launch_table.h"
 #include "analyzer/model/facts/record_merger.h"
+#include "analyzer/model/facts/round_gaps.h"
 #include "analyzer/model/facts/state_block.h"
 #include "analyzer/model/match/matcher.h"
 
@@ -402,6 +403,13 @@ class ExecutionGraph {
     TakeRound(&copy);
   }
 
+  // Notes the begin of a round, as RoundGaps does; call it before TakeRound.
+  void NoteRound(uint64_t begin_ns, uint64_t longest_ns) { gaps_.OnRound(begin_ns, longest_ns); }
+  // How long something has lasted, without the time in which gordian did not look.
+  uint64_t Lasted(uint64_t since_ns, uint64_t now_ns) const {
+    return gaps_.Between(since_ns, now_ns);
+  }
+
   const std::map<ProcessId, Process>& processes() const { return processes_; }
   std::map<ProcessId, Process>& processes() { return processes_; }
   Process* Find(ProcessId);
@@ -505,6 +513,7 @@ class ExecutionGraph {
   bool keys_forgotten_ = false;  // more were set than are held
   std::unordered_map<uint64_t, std::string> key_names_;
   uint64_t next_instance_ = 1;
+  RoundGaps gaps_;
   bool beyond_ = false;
 };
 

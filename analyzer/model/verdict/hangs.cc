@@ -548,7 +548,7 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
       }
       const FewCallers few = FindFewCallers(view, waiters, culprits);
       hang.finding = MakeFinding("rank-left", Confidence::kSuspected);
-      hang.ripe = view.now_ns >= last + settle(few);
+      hang.ripe = view.Lasted(last) >= settle(few);
       if (few.fault == FewCallers::Fault::kCallers) named = few.ranks;
       what = " destroyed the communicator without it";
       break;
@@ -573,12 +573,12 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
         AddRanks(view.names, first->info.process, &culprits);
         // A person or script may have killed it because of the reported hang.
         const bool perhaps_us = view.finding_stands && first->exit_kind == ExitKind::kSignal;
-        hang.ripe = !perhaps_us || view.now_ns >= ended(*first) + 2 * kSettleNs;
+        hang.ripe = !perhaps_us || view.Lasted(ended(*first)) >= 2 * kSettleNs;
         what = std::string(" ") + describer.Instead(first->info.process, nullptr);
       } else {
         for (ProcessId id : ends.processes) AddRanks(view.names, id, &culprits);
         few = FindFewCallers(view, waiters, culprits);
-        hang.ripe = view.now_ns >= last + settle(few);
+        hang.ripe = view.Lasted(last) >= settle(few);
         what = culprits.size() == 1 ? " has exited with code 0" : " have exited with code 0";
       }
       bool peers = false;  // what is wrong may be a peer
@@ -610,7 +610,7 @@ void FindEnds(const RoundView& view, LeafKind kind, const std::vector<bool>& wit
       for (ProcessId id : ends.processes) {
         const Process* process = graph.execution().Find(id);
         if (process == nullptr || process->stopped_since_ns == 0) continue;
-        if (view.now_ns < process->stopped_since_ns + view.options.suspect_after_ns) continue;
+        if (view.Lasted(process->stopped_since_ns) < view.options.suspect_after_ns) continue;
         AddRanks(view.names, id, &culprits);
       }
       bool any_runs = false;  // if every process is stopped, a person stopped the job

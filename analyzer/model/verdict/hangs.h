@@ -33,6 +33,8 @@ struct RoundView {
   const ModelOptions& options;
   uint64_t now_ns;              // begin of the round
   bool finding_stands = false;  // an earlier report stands: people may be killing the job
+
+  uint64_t Lasted(uint64_t since_ns) const { return graph.execution().Lasted(since_ns, now_ns); }
 };
 
 // Finds cycles (wait-model.md §3), and waits for dead, stopped, aborted or departed members

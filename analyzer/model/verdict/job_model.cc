@@ -88,6 +88,7 @@ class JobModel::Impl {
     if (!names_) names_.emplace(execution_, matcher_);
     return *names_;
   }
+  uint64_t LongestPause(uint64_t begin_ns);
   void AcceptBlocked(const Round& round);
   bool SuspectCircle(const Round& round, const Names& names, Conjecture conjecture,
                      const std::vector<bool>& moves);
@@ -105,6 +106,7 @@ class JobModel::Impl {
   static std::set<ProcessId> JobOf(const Names& names, const Finding& finding);
   void NameJob(const Names& names, Finding* finding) const;
 
+  uint64_t last_begin_ns_ = 0, pause_before_ns_ = 0;  // of rounds
   mutable std::optional<Names> names_;
   mutable FirstReported mismatches_reported_;
   mutable std::map<CommUid, uint64_t> inits_reported_;
@@ -122,6 +124,22 @@ class JobModel::Impl {
   int exit_value_ = 0;
 };
 
+// Between the begins of the last round and of this one; what exceeds it is time in which gordian did
+// not look. A pace that is slow throughout, as of a busy machine or of a node that does not answer,
+// has no such time; nor has the first pause, which nothing precedes.
+uint64_t JobModel::Impl::LongestPause(uint64_t begin_ns) {
+  constexpr uint64_t kAny = uint64_t{1} << 62;
+  const uint64_t pause = begin_ns - std::min(begin_ns, last_begin_ns_);
+  const uint64_t longest =
+      pause_before_ns_ == 0
+          ? kAny
+          : std::max(4 * pause_before_ns_, std::clamp<uint64_t>(options_.suspect_after_ns / 4,
+                                                                250'000'000, 1'000'000'000));
+  if (last_begin_ns_ != 0) pause_before_ns_ = std::min(pause, longest);
+  last_begin_ns_ = begin_ns;
+  return longest;
+}
+
 // A call that NCCL has accepted but not returned from counts by its arguments
 // (wait-model.md §5).
 void JobModel::Impl::AcceptBlocked(const Round& round) {
@@ -133,7 +151,9 @@ void JobModel::Impl::AcceptBlocked(const Round& round) {
       if (now.call_id == 0 || it == process->threads.end() || !it->second.open) continue;
       const OpenCall& open = *it->second.open;
       if (open.launch == 0 || open.record.order != now.call_order) continue;
-      if (round.begin_ns < open.record.time_ns + options_.first_use_counts_after_ns) continue;
+      if (execution_.Lasted(open.record.time_ns, round.begin_ns) <
+          options_.first_use_counts_after_ns)
+        continue;
       const Launch* launch = execution_.FindLaunch(open.launch);
       if (launch == nullptr) continue;
       for (const Part& part : launch->parts) matcher_.Accept(part.ref, round.begin_ns);
@@ -283,7 +303,7 @@ bool JobModel::Impl::SuspectCircle(const Round& round, const Names& names, Conje
   std::vector<bool> forced(can.size(), false);
   Force(witness, &forced);
   Hang hang = CycleHang(view, can, graph.Decide(~LeafMask{0}, forced), witness);
-  if (round.begin_ns < hang.finding.stalled_at_ns + options_.suspect_after_ns) return false;
+  if (view.Lasted(hang.finding.stalled_at_ns) < options_.suspect_after_ns) return false;
   hang.finding.detected_after_s =
       static_cast<double>(round.end_ns - hang.finding.stalled_at_ns) * 1e-9;
   hang.finding.evidence.assumes.push_back(Assumption(conjecture));
@@ -313,7 +333,7 @@ void JobModel::Impl::SuspectResources(const Round& round, const Names& names,
   for (uint32_t n : graph.waiters()) {
     const WaitNode& node = graph.nodes()[n];
     old |= node.kind == NodeKind::kLaunchDone && moves[n] && !stuck[n] &&
-           round.begin_ns >= node.since_ns + options_.suspect_after_ns;
+           execution_.Lasted(node.since_ns, round.begin_ns) >= options_.suspect_after_ns;
   }
   if (!old) return;
   if (!SuspectCircle(round, names, Conjecture::kSharedQueue, moves) &&
@@ -329,6 +349,7 @@ void JobModel::Impl::OnRound(Round round) {
   now_ns_ = std::max(now_ns_, round.end_ns);
   if (first_ns_ == 0) first_ns_ = round.begin_ns;
   if (ended_) return;
+  execution_.NoteRound(round.begin_ns, LongestPause(round.begin_ns));
   execution_.TakeRound(&round);
   NoteDisproved();
   AcceptBlocked(round);
@@ -360,8 +381,8 @@ void JobModel::Impl::OnRound(Round round) {
     }
     const bool known = std::any_of(confirmed_.begin(), confirmed_.end(),
                                    [&](const Standing& s) { return s.identity == hang.identity; });
-    const bool long_enough = !hang.confirmable || round.begin_ns >= standing.unchanged_since_ns +
-                                                                        options_.suspect_after_ns;
+    const bool long_enough =
+        !hang.confirmable || view.Lasted(standing.unchanged_since_ns) >= options_.suspect_after_ns;
     if (!known && long_enough) {
       if (round.end_ns > hang.finding.stalled_at_ns) {
         hang.finding.detected_after_s =
@@ -382,8 +403,7 @@ void JobModel::Impl::OnRound(Round round) {
   for (uint32_t n : graph.waiters()) {
     const WaitNode& node = graph.nodes()[n];
     const Launch* launch = execution_.FindLaunch(node.launch);
-    if (stuck[n] || launch == nullptr ||
-        round.begin_ns < node.since_ns + options_.suspect_after_ns) {
+    if (stuck[n] || launch == nullptr || view.Lasted(node.since_ns) < options_.suspect_after_ns) {
       continue;
     }
     for (const Part& part : launch->parts) old_send |= part.ref.kind == PartKind::kSend;
@@ -411,7 +431,7 @@ void JobModel::Impl::LookForProgress(const RoundView& view) {
     called |= std::max(process.calls_begun, process.state.nccl_calls) > 0;
   }
   // Most rounds end here: names and descriptions take longer than the rest of the round.
-  if (view.now_ns < last + options_.suspect_after_ns) return;
+  if (view.Lasted(last) < options_.suspect_after_ns) return;
   std::map<std::string, std::vector<int>> ranks;  // by what they do
   const Describer describer(view.graph, view.names);
   for (const auto& [id, process] : execution_.processes()) {
@@ -422,7 +442,7 @@ void JobModel::Impl::LookForProgress(const RoundView& view) {
   }
   // Programs load much before their first call of NCCL: they stand still once they sleep, too.
   if (!called) last = std::max(last, busy);
-  if (ranks.empty() || view.now_ns < last + options_.suspect_after_ns) return;
+  if (ranks.empty() || view.Lasted(last) < options_.suspect_after_ns) return;
   still_ = called ? "No rank has called or finished anything for more than "
                   : "No rank has called NCCL yet, or done anything else for more than ";
   still_ += Seconds(options_.suspect_after_ns) + ": ";

@@ -193,9 +193,7 @@ class Search {
     return it->second;
   }
 
-  uint64_t Since(uint64_t moment_ns) const {
-    return view_.now_ns - std::min(view_.now_ns, moment_ns);
-  }
+  uint64_t Since(uint64_t moment_ns) const { return view_.Lasted(moment_ns); }
   std::set<ProcessId> Roots(const std::vector<bool>& can, const std::set<ProcessId>& running);
 
   const RoundView& view_;
@@ -575,9 +573,7 @@ std::vector<Finding> FindSuspicions(const RoundView& view, const std::vector<boo
   const WaitForGraph& graph = view.graph;
   const uint64_t threshold = view.options.suspect_after_ns;
   std::vector<uint32_t> old;
-  auto age = [&](uint32_t n) {
-    return view.now_ns - std::min(view.now_ns, graph.nodes()[n].since_ns);
-  };
+  auto age = [&](uint32_t n) { return view.Lasted(graph.nodes()[n].since_ns); };
   for (uint32_t n : graph.waiters()) {
     if (!stuck[n] && age(n) >= threshold) old.push_back(n);
   }

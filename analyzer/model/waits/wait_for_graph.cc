@@ -147,7 +147,7 @@ void WaitForGraph::ThreadWaits(const Process& process, const ThreadState& state,
     const auto awake = process.awake_ns.find(state.tid);
     const bool asleep = state.call_id == 0 && state.os_state == OsState::kSleeping &&
                         awake != process.awake_ns.end() &&
-                        view_.now_ns > awake->second + view_.options.suspect_after_ns / 2;
+                        view_.Lasted(awake->second) > view_.options.suspect_after_ns / 2;
     nodes_.Wait(node, nodes_.Leaf(asleep ? LeafKind::kAsleep : LeafKind::kRunning, id),
                 Reason::kNotCalled);
   } else {

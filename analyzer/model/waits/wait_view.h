@@ -34,10 +34,9 @@ struct WaitView {
   WaitView(const ExecutionGraph& execution, const Matcher& matcher, const ModelOptions& options,
            uint64_t now_ns, Conjecture conjecture);
 
+  uint64_t Lasted(uint64_t since_ns) const { return execution.Lasted(since_ns, now_ns); }
   // How long a thread has been in its call.
-  uint64_t Inside(const OpenCall& open) const {
-    return now_ns - std::min(now_ns, open.record.time_ns);
-  }
+  uint64_t Inside(const OpenCall& open) const { return Lasted(open.record.time_ns); }
   // Unfinished writes of values that streams of the process hold (W10).
   const std::vector<std::pair<const StreamQueue*, const WorkItem*>>& WritesOf(const Process&) const;
   // The process's launches among `launches`.

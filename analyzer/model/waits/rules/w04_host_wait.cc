@@ -11,7 +11,7 @@ namespace gordian::model::rules {
 void HostWait(const WaitView& view, const Process& process, const OpenCall& open, uint32_t thread,
               WaitNodes* nodes) {
   const WaitKind kind = open.record.As<ring::HostWaitPayload>().kind;
-  const uint64_t inside = view.now_ns - std::min(view.now_ns, (*nodes)[thread].since_ns);
+  const uint64_t inside = view.Lasted((*nodes)[thread].since_ns);
   const bool by_implementation = kind == WaitKind::kFree || kind == WaitKind::kAsyncCopy;
   if (by_implementation && inside < view.options.free_counts_after_ns) return;
   // A lost record may have been the one that moved the event on.

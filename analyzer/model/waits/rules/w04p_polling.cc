@@ -35,7 +35,7 @@ void Settling(const WaitView& view, const Process& process, CommId id, uint32_t 
 
 void Polling(const WaitView& view, const Process& process, const ThreadState& state,
              uint32_t thread, WaitNodes* nodes) {
-  const uint64_t inside = view.now_ns - std::min(view.now_ns, state.poll_since_ns);
+  const uint64_t inside = view.Lasted(state.poll_since_ns);
   if (inside < view.options.polling_counts_after_ns ||
       state.poll_count < view.options.polling_counts_after || process.unknown.events) {
     return;
