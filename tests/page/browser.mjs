@@ -4,7 +4,7 @@
 //
 // On failure it keeps a picture and the text of every open tab below BUILD/tests/page/evidence.
 import assert from "node:assert/strict";
-import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { pathToFileURL } from "node:url";
@@ -36,6 +36,8 @@ async function keepEvidence(name, place) {
     await tab.screenshot({ path: join(folder, `tab${i}.png`), fullPage: true, timeout: 5000 }).catch(() => {});
   }
   place.started.forEach((one, i) => writeFileSync(join(folder, `gordian${i}.txt`), one.output));
+  const copied = (path) => statSync(path).isFile() || statSync(path).isDirectory(); // no sockets
+  cpSync(place.folder, join(folder, "place"), { recursive: true, filter: copied });
   console.log(`kept in ${folder}; to repeat:`);
   console.log(`  node --test-name-pattern='^${name}$' ${process.argv[1]} ${build}`);
 }
