@@ -9,9 +9,10 @@
 namespace {
 
 // How long the helper reads its data, and the main thread computes: far enough apart that no run
-// meets the other order.
-constexpr double kRead = 1.2;
-constexpr double kCompute = 0.5;
+// meets the other order, and so long that a round sees the helper before the main thread's call
+// (every 500 ms, later on a busy machine): else the call may have come before the helper began.
+constexpr double kRead = 2.8;
+constexpr double kCompute = 1.5;
 
 struct Pair {
   explicit Pair(job::Context& c)
