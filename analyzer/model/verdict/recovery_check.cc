@@ -291,26 +291,27 @@ class Check {
   // R2 and hard edges: plays what the runtime would do, until nothing moves any more. A unit is
   // submitted when its input is there; its stream goes on when all members have submitted it and the
   // stream has come to it. First with what was called alone, which must end the cycle. Then as if
-  // all hosts that can go on called what is missing, and all else ended: what is stuck even so is
-  // in another circle, so that the job would hang again with a part of the units executed.
+  // all hosts that can go on called what is missing, behind all that they have called, and all else
+  // ended: what is stuck even so may be in another circle, so that the job would hang again with a
+  // part of the units executed.
   bool Ends() {
     std::vector<bool> forced(graph_.nodes().size(), false);
     Play(Bit(LeafKind::kKernel), /*may_call=*/false, &forced);
     for (const LaunchId id : cycle_) {
-      if (!set_.at(id).passed) return RefuseStuck(set_.at(id), {});
+      if (!set_.at(id).passed) return RefuseStuck(set_.at(id), cycle_);
     }
-    const std::vector<bool> later = Play(~LeafMask{0}, /*may_call=*/true, &forced);
+    Play(~LeafMask{0}, /*may_call=*/true, &forced);
+    std::set<LaunchId> stuck;
     for (const auto& [id, member] : set_) {
-      if (!member.passed && !later[member.start + 1]) return RefuseStuck(member, later);
+      if (!member.passed && member.launch->enqueued) stuck.insert(id);
     }
-    return true;
+    return stuck.empty() || RefuseStuck(set_.at(*stuck.begin()), stuck);
   }
 
-  std::vector<bool> Play(LeafMask progressing, bool may_call, std::vector<bool>* forced) {
-    std::vector<bool> comes;
+  void Play(LeafMask progressing, bool may_call, std::vector<bool>* forced) {
     for (bool moved = true; moved;) {
       moved = false;
-      comes = graph_.Decide(progressing, *forced);
+      const std::vector<bool> comes = graph_.Decide(progressing, *forced);
       for (auto& [id, member] : set_) {
         if (!member.launch->enqueued) continue;
         const bool ready =
@@ -330,7 +331,6 @@ class Check {
         (*forced)[member.start + 1] = true;
       }
     }
-    return comes;
   }
 
   // `comes` (null: no): members whose hosts go on are about to call it.
@@ -352,6 +352,11 @@ class Check {
   }
 
   bool MayCall(ProcessId process, const std::vector<bool>& comes) const {
+    for (const auto& [id, member] : set_) {
+      if (member.launch->process == process && member.launch->enqueued && !member.passed) {
+        return false;
+      }
+    }
     for (uint32_t n = 0; n < graph_.nodes().size(); ++n) {
       const WaitNode& node = graph_.nodes()[n];
       if (node.kind == NodeKind::kNotCalled && node.process == process && comes[n]) return true;
@@ -359,12 +364,11 @@ class Check {
     return false;
   }
 
-  // The other work that holds up an operation of the cycle, or, with `later`, of another circle, if
-  // that is what does.
-  bool RefuseStuck(const Member& stuck, const std::vector<bool>& later) {
-    for (const auto& [id, member] : set_) {
+  // The other work that holds up one of `among`, if that is what does.
+  bool RefuseStuck(const Member& stuck, const std::set<LaunchId>& among) {
+    for (const LaunchId id : among) {
+      const Member& member = set_.at(id);
       if (member.ready || member.work == nullptr) continue;
-      if (later.empty() ? !cycle_.contains(id) : member.passed || later[member.start + 1]) continue;
       const Launch& launch = *member.launch;
       return Refuse(RecoveryCondition::kHardEdge,
                     RankOf(launch) + " has " + WorkName(member.work->kind) + " in front of " +

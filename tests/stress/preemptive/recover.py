@@ -61,7 +61,7 @@ def execute(build, folder):
         time.sleep(0.02)
         now = text()
         if REFUSED.search(now) or FAILED.search(now):
-            end = min(end, time.monotonic() + 1)
+            end = min(end, time.monotonic() + 3)  # another circle may be recovered
         elif SUSPECTED.search(now):
             end = min(end, time.monotonic() + LIMIT_S / 3)
     code = process.poll()
