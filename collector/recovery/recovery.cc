@@ -57,8 +57,7 @@ class Rank {
     if (order == ring::RecoveryOrder::kPrepare &&
         (!Write(&count, sizeof count, offsetof(ring::RecoveryFile, unit_count)) ||
          !Write(&comm_count, sizeof comm_count, offsetof(ring::RecoveryFile, comm_count)) ||
-         !Write(comms.data(), comms.size() * sizeof comms[0],
-                offsetof(ring::RecoveryFile, comm)) ||
+         !Write(comms.data(), comms.size() * sizeof comms[0], offsetof(ring::RecoveryFile, comm)) ||
          !Write(units.data(), units.size() * sizeof units[0],
                 offsetof(ring::RecoveryFile, unit)))) {
       return false;
@@ -176,8 +175,7 @@ class Run {
       if (rank == nullptr) {
         rank = std::make_unique<Rank>(member.pid, member.rank);
         if (!rank->Open(options_.session_dir)) {
-          return Refused("R5", Who(*rank) + " is not armed for recovery on this host",
-                         member.rank);
+          return Refused("R5", Who(*rank) + " is not armed for recovery on this host", member.rank);
         }
       }
       if (rank->comms.size() == ring::kMaxRecoveryComms) {

@@ -386,11 +386,10 @@ class Check {
       const Communicator& comm = graph_.matcher().comms()[index];
       for (size_t r = 0; r < comm.members.size(); ++r) {
         const CommMember& member = comm.members[r];
-        result_.members.push_back(
-            {.pid = graph_.execution().Find(member.process)->info.pid,
-             .rank = view_.names.MemberRank(index, static_cast<int>(r)),
-             .communicator = index,
-             .comm = member.comm});
+        result_.members.push_back({.pid = graph_.execution().Find(member.process)->info.pid,
+                                   .rank = view_.names.MemberRank(index, static_cast<int>(r)),
+                                   .communicator = index,
+                                   .comm = member.comm});
       }
     }
     // By process and call: places count from each process's first.

@@ -117,11 +117,11 @@ TEST(Recovery, OtherWorkBetweenIsHard) {
 // A second circle of the same communicators has other work between, so that the job would hang again.
 TEST(Recovery, AnotherCircleIsHard) {
   const Program other = {Kernel(1)};
-  const Recovery recovery = RecoveryOf(
-      Comms(2, 2), {Inits(2) + Program{AllReduce(0), AllReduce(1), AllReduce(0)} + other +
-                        Program{AllReduce(1), StreamSync()},
-                    Inits(2) + Program{AllReduce(1), AllReduce(0), AllReduce(1)} + other +
-                        Program{AllReduce(0), StreamSync()}});
+  const Recovery recovery =
+      RecoveryOf(Comms(2, 2), {Inits(2) + Program{AllReduce(0), AllReduce(1), AllReduce(0)} +
+                                   other + Program{AllReduce(1), StreamSync()},
+                               Inits(2) + Program{AllReduce(1), AllReduce(0), AllReduce(1)} +
+                                   other + Program{AllReduce(0), StreamSync()}});
   ExpectRefused(recovery, RecoveryCondition::kHardEdge, recovery.rank, "has kernels or copies in");
 }
 
