@@ -406,6 +406,9 @@ Answer Choose(uint32_t comms) {
     if (found == nullptr) return {RecoveryReply::kNotArmed};
     if (found->carrier.load() != Carrier::kNccl) return {RecoveryReply::kRoute};
     if (found->units->registered.load() != 0) return {RecoveryReply::kRegistered};
+    for (uint32_t c = 0; c < g_recovery.count; ++c) {
+      if (g_recovery.comms[c] == found) return {RecoveryReply::kNonsense};
+    }
     g_recovery.comms[g_recovery.count++] = found;
   }
   return {};
@@ -934,6 +937,7 @@ const char* MissingFunction() {
   Load(&g_more_cuda.memcpy_async, Library::kRuntime, "cudaMemcpyAsync");
   Load(&g_more_cuda.stream_create, Library::kRuntime, "cudaStreamCreateWithFlags");
   Load(&g_more_cuda.stream_query, Library::kRuntime, "cudaStreamQuery");
+  // When the runtime was opened, the driver's library was perhaps not there yet.
   Load(&g_cuda.stream_wait_value64, Library::kDriver, "cuStreamWaitValue64_v2");
   const struct {
     bool found;
