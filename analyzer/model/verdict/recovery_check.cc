@@ -82,7 +82,9 @@ class Check {
       return Refuse(RecoveryCondition::kOneHost, "the job has more processes than one host");
     }
     for (uint32_t n = 0; n < graph_.nodes().size(); ++n) {
-      if (graph_.nodes()[n].kind == NodeKind::kLaunchStart) starts_[graph_.nodes()[n].launch] = n;
+      const WaitNode& node = graph_.nodes()[n];
+      if (node.kind == NodeKind::kLaunchStart) starts_[node.launch] = n;
+      if (node.kind == NodeKind::kNotCalled) not_called_[node.process] = n;
     }
     const std::vector<bool> can = graph_.Decide(~LeafMask{0});
     for (const WitnessStep& step : witness_) {
@@ -357,11 +359,8 @@ class Check {
         return false;
       }
     }
-    for (uint32_t n = 0; n < graph_.nodes().size(); ++n) {
-      const WaitNode& node = graph_.nodes()[n];
-      if (node.kind == NodeKind::kNotCalled && node.process == process && comes[n]) return true;
-    }
-    return false;
+    const auto node = not_called_.find(process);
+    return node != not_called_.end() && comes[node->second];
   }
 
   // The other work that holds up one of `among`, if that is what does.
@@ -435,6 +434,7 @@ class Check {
   const std::vector<WitnessStep>& witness_;
   Recovery result_;
   std::map<LaunchId, uint32_t> starts_;
+  std::map<ProcessId, uint32_t> not_called_;  // W5 has one node for each process
   std::set<int> comms_;
   std::set<LaunchId> cycle_;
   std::map<LaunchId, Member> set_;
