@@ -61,12 +61,25 @@ def execute(build, folder):
                 process.wait()
         output.seek(0)
         text = output.read()
+    return code, verdict_in(folder), text
+
+
+def verdict_in(folder):
     try:
         with open(os.path.join(folder, "session", "verdict.json"), encoding="utf-8") as f:
-            verdict = json.load(f)
+            return json.load(f)
     except (OSError, ValueError):
-        verdict = {"verdict": "none", "confidence": "none", "culprit_ranks": []}
-    return code, verdict, text
+        return {"verdict": "none", "confidence": "none", "culprit_ranks": []}
+
+
+def compare(program, folder):
+    """All that each rank's operations have left in memory, byte by byte, with what they must leave."""
+    expected = reference.Reference(program)
+    for rank in range(program.ranks):
+        with open(os.path.join(folder, f"results.{rank}.bytes"), "rb") as f:
+            difference = expected.difference(rank, f.read())
+        if difference:
+            raise Wrong(difference)
 
 
 def check(program, predicted, code, verdict, text, folder):
@@ -80,12 +93,7 @@ def check(program, predicted, code, verdict, text, folder):
             raise Wrong(f"it ended, and was told as {said}")
         if "by NCCL" not in text or (", none by NCCL" not in text and "in captured CUDA graphs" not in text):
             raise Wrong("operations stayed with NCCL")
-        expected = reference.Reference(program)
-        for rank in range(program.ranks):
-            with open(os.path.join(folder, f"results.{rank}.bytes"), "rb") as f:
-                difference = expected.difference(rank, f.read())
-            if difference:
-                raise Wrong(difference)
+        compare(program, folder)
         return "ended"
     if code != 137 or verdict["confidence"] != "confirmed":
         raise Wrong(f"it ended with {code}, and must {predicted.word()}; said: {said}")

@@ -27,7 +27,6 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import fuzz  # noqa: E402
 import generate  # noqa: E402
-import reference  # noqa: E402
 import theorem  # noqa: E402
 from fuzz import Wrong  # noqa: E402
 
@@ -72,21 +71,7 @@ def execute(build, folder):
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    try:
-        with open(os.path.join(folder, "session", "verdict.json"), encoding="utf-8") as f:
-            verdict = json.load(f)
-    except (OSError, ValueError):
-        verdict = {"verdict": "none", "confidence": "none"}
-    return code, verdict, text()
-
-
-def compare(program, folder):
-    expected = reference.Reference(program)
-    for rank in range(program.ranks):
-        with open(os.path.join(folder, f"results.{rank}.bytes"), "rb") as f:
-            difference = expected.difference(rank, f.read())
-        if difference:
-            raise Wrong(difference)
+    return code, fuzz.verdict_in(folder), text()
 
 
 def judge(program, predicted, code, verdict, text, folder):
@@ -96,7 +81,7 @@ def judge(program, predicted, code, verdict, text, folder):
     if code is not None:
         if code != 0:
             raise Wrong(f"the job ended with {code}")
-        compare(program, folder)
+        fuzz.compare(program, folder)
         if recovered == 0:
             if verdict["verdict"] not in ("finished", "healthy"):
                 raise Wrong(f"it ended by itself, and was told as {verdict['verdict']} ({verdict['confidence']})")
