@@ -7,7 +7,6 @@ All-reduces of several sizes, in place and not, enqueued back to back by two ran
 training. Prints ratios first; OUTPUT_FOLDER/armed.json has every batch.
 """
 
-import argparse
 import json
 import os
 import statistics
@@ -36,17 +35,7 @@ def jobs(args):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", default="build/release")
-    parser.add_argument("--hardware", action="store_true")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--batches", type=int, default=10)
-    parser.add_argument("--only", help="only what has this in its name")
-    parser.add_argument("output")
-    args = parser.parse_args()
-    args.build, args.output = os.path.abspath(args.build), os.path.abspath(args.output)
-    os.makedirs(args.output, exist_ok=True)
+    args = impact.arguments(__doc__, batches=10)
     everything, failed = {}, False
     print("| Job | With | Ratio to the bare job (of the rounds) | Bare | With it |\n|---|---|---|---|---|", flush=True)
     for name, unit, command, env in jobs(args):

@@ -112,18 +112,24 @@ def watcher_share(raw):
     return statistics.median(shares) if shares else None
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(description, batches):
+    """Makes the output folder, too. `batches`: the default."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default="build/release")
     parser.add_argument("--hardware", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--batches", type=int, default=30)
+    parser.add_argument("--batches", type=int, default=batches)
     parser.add_argument("--only", help="only what has this in its name")
     parser.add_argument("output")
     args = parser.parse_args()
     args.build, args.output = os.path.abspath(args.build), os.path.abspath(args.output)
     os.makedirs(args.output, exist_ok=True)
+    return args
+
+
+def main():
+    args = arguments(__doc__, batches=30)
     loop = os.path.join(args.build, "bin", "bench_collective_loop")
     everything, failed = {}, False
     print("| Job | With | Ratio (of the rounds) | Of the quickest | Bare | With it | Goal | Watcher |")
