@@ -19,7 +19,7 @@ class StreamOrder {
   void OnRecord(const model::CallRecord& record);
 
   // By the order (CallRecord::order) of each operation in `operations`: the orders of those among
-  // them that it follows at once, ascending. The others are as if nobody had called them.
+  // them that it follows at once, ascending. It leaves out all others.
   using Edges = std::map<uint64_t, std::vector<uint64_t>>;
   Edges Of(model::ProcessId process, const std::set<uint64_t>& operations) const;
 

@@ -104,7 +104,7 @@ Cost Run(std::vector<std::string> command) {
           static_cast<double>(used.ru_maxrss) / 1024};
 }
 
-// Of a file, or of all in a folder.
+// Adds up the bytes of a file, or of all files in a folder.
 uint64_t SizeOf(const std::string& path) {
   namespace fs = std::filesystem;
   if (!fs::is_directory(path)) return fs::file_size(path);

@@ -13,8 +13,9 @@ inline constexpr uint64_t kSmallBelowBytes = 256ull << 10;
 // Above it, a broadcast's root and a reduce's leaves wait for the other members.
 inline constexpr uint64_t kLargeAboveBytes = 64ull << 20;
 
-// Of members of one collective whose bytes differ: both below the first bound hang but the smaller,
-// which ends; with one below it both hang; between the other two both end, with wrong data.
+// Two members call one collective with different bytes. If both stay below the first bound, the
+// smaller ends and the larger hangs; if one does, both hang; between the other two both end, with
+// wrong data.
 inline constexpr uint64_t kUnequalMeetFromBytes = 1792ull << 10;
 inline constexpr uint64_t kUnequalEndFromBytes = 2ull << 20;
 inline constexpr uint64_t kUnequalEndUpToBytes = 65ull << 20;

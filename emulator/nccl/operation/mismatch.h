@@ -35,7 +35,8 @@ namespace gordian::emu::nccl {
 
 inline constexpr uint64_t kSmallBelowBytes = 256ull << 10;
 inline constexpr uint64_t kLargeAboveBytes = 64ull << 20;
-// Of bytes that differ. The first was seen to lie above 1.5 MiB, the last below 128 MiB.
+// Bounds of calls whose bytes differ, as DecideFate compares them. H200s showed the first to lie
+// above 1.5 MiB and the last below 128 MiB.
 inline constexpr uint64_t kUnequalMeetFromBytes = 1792ull << 10;
 inline constexpr uint64_t kUnequalEndFromBytes = 2ull << 20;
 inline constexpr uint64_t kUnequalEndUpToBytes = 65ull << 20;

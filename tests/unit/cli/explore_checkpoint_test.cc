@@ -53,7 +53,8 @@ TEST_F(ExploreCheckpointTest, GivesBackWhatWasWritten) {
 TEST_F(ExploreCheckpointTest, RefusesEachBitThatChanged) {
   const std::string whole = CheckpointText(Checkpoint());
   for (size_t at = 0; at < whole.size(); ++at) {
-    // Of the first line, which has no CRC of its own, each.
+    // The test changes each bit of the first line, which has no CRC of its own, and one of each
+    // later byte.
     const bool head = at <= whole.find('\n');
     for (size_t bit = head ? 0 : at % 8; bit < (head ? 8 : at % 8 + 1); ++bit) {
       std::string text = whole;

@@ -222,7 +222,7 @@ TEST(ModelRun, UnequalCountsEndAsOnH200s) {
   EXPECT_EQ(differ, measured::NotFollowed());
 }
 
-// Of four ranks on H200s the one with fewer elements hangs, too.
+// With four ranks on H200s the rank with fewer elements hangs, too.
 TEST(ModelRun, OfTwoRanksAloneTheSmallerEnds) {
   for (const bool two : {true, false}) {
     ScheduleBuilder job(3);

@@ -65,7 +65,7 @@ class Program {
     for (const CallRecord& record : records_) order.OnRecord(record);
     return order.Of(process_, operations);
   }
-  // Of all operations.
+  // StreamOrder's answer about all operations.
   StreamOrder::Edges Edges() const { return Edges(operations_); }
   const std::set<uint64_t>& operations() const { return operations_; }
   std::vector<CallRecord>& records() { return records_; }
