@@ -94,7 +94,9 @@ class Status(StatusTest):
         self.start("run", "--emulator", "--quiet", "--session", "s", "--suspect-after", str(threshold), "--", JOB,
                    "device_waits", "--ranks", "2", env=clean_environment(), stdout=subprocess.DEVNULL,
                    stderr=subprocess.DEVNULL)
-        _, seen = self.until_verdict("inconclusive", "s")
+        # Before the ranks have started a status is inconclusive for another reason.
+        self.assertTrue(wait_until(lambda: self.status("s")[1].get("check") == "no-progress", every=0.1))
+        _, seen = self.status("s")
         for _ in range(10):
             self.assertNotEqual(seen["verdict"], "healthy", "nothing has moved since status said so")
             self.assertGreater(seen["since_progress_s"], threshold)
