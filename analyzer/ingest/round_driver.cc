@@ -115,7 +115,8 @@ void RoundDriver::EndRound(std::unique_lock<std::mutex>& lock) {
 }
 
 RoundDriver::Clock::time_point RoundDriver::Due(Clock::time_point now) {
-  const Clock::time_point soonest = finished_ + pace_.confirming;
+  const Clock::time_point soonest =
+      finished_ + (analysis_->RuntimeTakesPart() ? pace_.confirming_runtime : pace_.confirming);
   if (!asked_) return now;
   if (analysis_->WantsConfirmation() && confirming_ < kMaxConfirmingInARow) {
     idle_ = false;

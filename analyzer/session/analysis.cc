@@ -239,6 +239,11 @@ class Analysis::Impl {
     return !finished_ && !stats_.job_ended && seen_process_ && model_.WantsConfirmation();
   }
 
+  bool RuntimeTakesPart() const {
+    std::lock_guard lock(mutex_);
+    return model_.RuntimeTakesPart();
+  }
+
   bool AwaitsStacks() const {
     std::lock_guard lock(mutex_);
     return !finished_ && stacks_.awaited();
@@ -594,6 +599,7 @@ void Analysis::SetWhyNothingSeen(const std::string& why) { impl_->SetWhyNothingS
 bool Analysis::AwaitsStacks() const { return impl_->AwaitsStacks(); }
 bool Analysis::HasUnfinished() const { return impl_->HasUnfinished(); }
 bool Analysis::WantsConfirmation() const { return impl_->WantsConfirmation(); }
+bool Analysis::RuntimeTakesPart() const { return impl_->RuntimeTakesPart(); }
 model::Verdict Analysis::Current() const { return impl_->Current(); }
 std::string Analysis::CurrentJson(uint64_t* revision) const { return impl_->CurrentJson(revision); }
 std::vector<std::string> Analysis::CurrentRings() const { return impl_->CurrentRings(); }

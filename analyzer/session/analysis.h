@@ -129,6 +129,7 @@ class Analysis {
   // As JobModel's; false before the first process and after the job's end.
   bool HasUnfinished() const;
   bool WantsConfirmation() const;
+  bool RuntimeTakesPart() const;  // as JobModel's
 
   // Stacks were requested and have not come yet.
   bool AwaitsStacks() const;

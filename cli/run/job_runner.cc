@@ -170,10 +170,9 @@ Status JobRunner::ObserveFromHere() {
   server_options.socket = kStatusSocket;
   server_options.analysis.model.suspect_after_ns =
       static_cast<uint64_t>(options_.config.suspect_after_s * 1e9);
-  // The preemptive runtime resolves a cycle of operations in milliseconds, or in tens of them on
-  // busy processors; gordian waits that long before it reports one.
-  if (options_.config.preemptive_collectives || options_.config.on_verdict == OnVerdict::kRecover)
-    server_options.pace.confirming = std::chrono::seconds(1);
+  // The first operation of a job may stand in a cycle before gordian knows whose it is.
+  if (options_.config.preemptive_collectives)
+    server_options.pace.confirming = server_options.pace.confirming_runtime;
   server_options.analysis.on_verdict = [this](const analyzer::VerdictUpdate& update) {
     desk_->OnVerdict(update);
     incidents_->OnVerdict(update, desk_->interrupted());

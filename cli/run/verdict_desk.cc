@@ -12,6 +12,11 @@
 #include "common/utf8.h"
 
 namespace gordian::cli {
+namespace {
+
+constexpr uint64_t kRefusalStandsNs = kNsPerSecond;
+
+}  // namespace
 
 VerdictDesk::VerdictDesk(const JobOptions& options, MayEnd may_end)
     : options_(options),
@@ -79,17 +84,30 @@ void VerdictDesk::NoteRecovery(const model::Verdict& verdict) {
     const model::Recovery& recovery = finding->recovery;
     // A later list may hold more, but begins with the same.
     const std::string first = recovery.operations.empty() ? "" : recovery.operations.front();
-    if (!recovery.checked || recovery.recovered || interrupted_ ||
-        !recoveries_.insert(first).second) {
+    if (!recovery.checked || recovery.recovered || interrupted_ || recoveries_.contains(first)) {
       continue;
     }
     if (recovery.refused == model::RecoveryCondition::kHold) {
+      recoveries_.insert(first);
+      refusals_.erase(first);
       recovery_ = recovery;
       return;
     }
-    news_.push_back("gordian: not recovered (" + std::string(model::Name(recovery.refused)) +
-                    "): " + Printable(recovery.why) + "\n");
+    Refusal& refusal = refusals_.try_emplace(first, Refusal{.since_ns = MonoNs()}).first->second;
+    refusal.line = "gordian: not recovered (" + std::string(model::Name(recovery.refused)) +
+                   "): " + Printable(recovery.why) + "\n";
   }
+}
+
+// A cycle is proven as soon as it stands, while hosts may still be about to call what a recovery needs;
+// so a refusal counts once it has stood for a second.
+void VerdictDesk::SayRefusals() {
+  std::erase_if(refusals_, [&](auto& entry) {
+    if (MonoNs() - entry.second.since_ns < kRefusalStandsNs) return false;
+    recoveries_.insert(entry.first);
+    news_.push_back(std::move(entry.second.line));
+    return true;
+  });
 }
 
 std::optional<model::Recovery> VerdictDesk::TakeRecovery() {
@@ -112,6 +130,7 @@ void VerdictDesk::ClearWake() {
 
 std::deque<std::string> VerdictDesk::TakeNews() {
   const std::lock_guard lock(mutex_);
+  SayRefusals();
   return std::exchange(news_, {});
 }
 
@@ -132,7 +151,7 @@ VerdictDesk::Acting VerdictDesk::acting() const {
 
 bool VerdictDesk::WantsTicks() const {
   const std::lock_guard lock(mutex_);
-  return !closed_ && policy_.WantsTicks();
+  return !closed_ && (policy_.WantsTicks() || !refusals_.empty());
 }
 
 bool VerdictDesk::problem() const {

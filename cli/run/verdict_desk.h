@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -76,8 +77,14 @@ class VerdictDesk {
   bool stacks_said_ = false;
   size_t disproved_said_ = 0;
   void NoteRecovery(const model::Verdict& verdict);
+  void SayRefusals();
   std::optional<model::Recovery> recovery_;
   std::set<std::string> recoveries_;  // by their first operation: handed out, or refused
+  struct Refusal {
+    uint64_t since_ns = 0;
+    std::string line;  // the latest
+  };
+  std::map<std::string, Refusal> refusals_;  // by the same: not said yet
   const int wake_fd_;
 };
 

@@ -416,7 +416,7 @@ void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const C
     if (found == nullptr) return;  // the process itself has said that it is over
     Launch& launch = *found;
     const PartRef ref = launch.parts.back().ref;
-    launch.parts.back().elsewhere = (record.flags & kElsewhere) != 0;
+    NoteElsewhere(record, &launch.parts.back());
     if (Took(end.result)) {
       matcher_.Accept(ref, record.time_ns);
     } else {
@@ -436,7 +436,7 @@ void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const C
     return;
   }
   for (Part& part : launch.parts) {
-    part.elsewhere = (record.flags & kElsewhere) != 0;
+    NoteElsewhere(record, &part);
     matcher_.Accept(part.ref, record.time_ns);
   }
   if (end.result == kInProgress) Deferred(process, &launch);
@@ -454,6 +454,11 @@ void ExecutionGraph::ApplyOperationEnd(Process& process, Thread& thread, const C
   }
   Enqueued(process, launch);
   PlaceLaunch(process, launch, {end.stream, end.ordinal});
+}
+
+void ExecutionGraph::NoteElsewhere(const CallRecord& record, Part* part) {
+  part->elsewhere = (record.flags & kElsewhere) != 0;
+  any_elsewhere_ |= part->elsewhere;
 }
 
 // Its non-blocking communicator took it: NCCL connects and launches it while the thread goes on.

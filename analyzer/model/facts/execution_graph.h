@@ -389,6 +389,9 @@ class ExecutionGraph {
   void NameKey(uint64_t key, const std::string& name);
   void NoteException(ProcessId, const std::string& text);
 
+  // Whether the preemptive runtime has had any operation.
+  bool any_elsewhere() const { return any_elsewhere_; }
+
   // W22: of a torch.distributed.Store. Whether any process has set the key, and its name ("" where no
   // record told it).
   bool WasSet(uint64_t key) const { return keys_forgotten_ || keys_set_.contains(key); }
@@ -469,6 +472,7 @@ class ExecutionGraph {
   void ApplyHostWait(Process&, Thread&, const CallRecord&);
   void ApplyCaptured(Process&, Thread&, const CallRecord&, const LocalComm&, Part);
   void EndCaptured(Process&, Thread&, const CallRecord&);
+  void NoteElsewhere(const CallRecord& end, Part*);
   void ApplyGraphCall(Process&, const CallRecord&);
   void ApplyGraphLaunch(Process&, const CallRecord&, WorkItem);
   void ApplyGraphMarkers(Process&, const CallRecord&);
@@ -511,6 +515,7 @@ class ExecutionGraph {
   std::set<LaunchId> watched_, done_after_all_;
   std::unordered_set<uint64_t> keys_set_;
   bool keys_forgotten_ = false;  // more were set than are held
+  bool any_elsewhere_ = false;
   std::unordered_map<uint64_t, std::string> key_names_;
   uint64_t next_instance_ = 1;
   RoundGaps gaps_;

@@ -66,7 +66,7 @@ void ExecutionGraph::EndCaptured(Process& process, Thread& thread, const CallRec
   const bool accepted = Took(record.As<ring::EndPayload>().result);
   if (!thread.capturing.empty()) {
     Capturing& last = thread.capturing.back();
-    last.part.elsewhere = (record.flags & kElsewhere) != 0;
+    NoteElsewhere(record, &last.part);
     if (!last.in_group && accepted) NoteUsed(process, last.comm, last.part);
     if (!last.in_group || !accepted) thread.capturing.pop_back();
   }

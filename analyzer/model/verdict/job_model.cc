@@ -45,6 +45,7 @@ class JobModel::Impl {
   explicit Impl(ModelOptions options) : options_(options) {}
 
   void OnRound(Round round);
+  bool RuntimeTakesPart() const { return any_recovery_begun_ || execution_.any_elsewhere(); }
   bool HasUnfinished() const;
   Verdict Current() const;
   std::map<ProcessId, int> Ranks() const { return RanksNow(execution_, NamesNow()); }
@@ -774,6 +775,7 @@ void JobModel::OnRecovery(const RecoveryNews& news) { impl_->OnRecovery(news); }
 
 void JobModel::OnRound(Round round) { impl_->OnRound(std::move(round)); }
 bool JobModel::WantsConfirmation() const { return impl_->confirmer_.WantsRound(); }
+bool JobModel::RuntimeTakesPart() const { return impl_->RuntimeTakesPart(); }
 bool JobModel::HasUnfinished() const { return impl_->HasUnfinished(); }
 Verdict JobModel::Current() const { return impl_->Current(); }
 const ExecutionGraph& JobModel::execution() const { return impl_->execution_; }

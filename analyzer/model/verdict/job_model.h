@@ -65,6 +65,10 @@ class JobModel {
   // True when another round soon could confirm what is stuck in the last one.
   bool WantsConfirmation() const;
 
+  // True once the preemptive runtime has operations, by a recovery too: it resolves cycles of them by
+  // itself, in tens of milliseconds on busy processors, so two rounds should be further apart.
+  bool RuntimeTakesPart() const;
+
   // True while any operation, communicator call or host wait is unfinished, so that rounds are
   // useful.
   bool HasUnfinished() const;

@@ -132,6 +132,33 @@ TEST_F(RoundDriverTest, ARoundThatWantsAnotherGetsItSoon) {
   driver.Stop();
 }
 
+TEST_F(RoundDriverTest, LooksLaterOnceARecoveryHasBegun) {
+  testing::RecordedJob job = testing::TwoRanks(true);
+  Feed(&job);
+  pace_.busy = pace_.idle = milliseconds(50);
+  pace_.confirming_runtime = milliseconds(1200);
+  Node node;
+  RoundDriver driver(&analysis_, pace_);
+  driver.Join(1, node.Request());
+  const auto answer = [&] {
+    const Node::Asked asked = node.Next();
+    v1::Event event = job.RoundEvent(asked.round);
+    const Clock::time_point answered = Clock::now();
+    driver.Answer(1, std::move(*event.mutable_round()));
+    return answered;
+  };
+  answer();
+  EXPECT_FALSE(analysis_.RuntimeTakesPart());
+  v1::Event begun;
+  begun.mutable_recovery()->set_step(v1::RECOVERY_STEP_BEGUN);
+  analysis_.OnEvent(begun);
+  EXPECT_TRUE(analysis_.RuntimeTakesPart());
+  answer();  // perhaps asked for before
+  const Clock::time_point answered = answer();
+  EXPECT_GE(node.Next().at - answered, pace_.confirming_runtime);
+  driver.Stop();
+}
+
 TEST_F(RoundDriverTest, NodesAreMergedIntoOneRound) {
   testing::RecordedJob job(1);
   Feed(&job);
