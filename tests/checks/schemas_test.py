@@ -191,6 +191,7 @@ class Schemas(unittest.TestCase):
             for verb in ("analyze", "explain", "status", "predict", "explore"):
                 cls.add_output(verb, session)
             cls.add(cls.read(session, "verdict.json"))
+            cls.add(json.loads(cls.gordian("doctor", "--recover", session, "--json")))
             for line in cls.gordian("export", session, "-f", "jsonl").splitlines():
                 cls.add(json.loads(line), "gordian.operations.v1")
             cls.add_output("replay", session, "-o", f"replay-{session}")
@@ -198,6 +199,7 @@ class Schemas(unittest.TestCase):
             cls.add_page(f"{session}.html")
         for session in ("hung", "late", "ends", "near", "again", "sends", "ddp"):
             cls.add(cls.read(session, "manifest.json"))
+        cls.add(json.loads(cls.gordian("doctor", "--recover", "sends", "--json")))
         for verb in ("predict", "explore"):  # what a baseline adds
             with open(os.path.join(cls.work, "known.json"), "w", encoding="utf-8") as f:
                 f.write(cls.gordian(verb, "near", "--json"))

@@ -225,6 +225,24 @@ class Printing(CliTest):
             check = next(c for c in data["checks"] if c["name"] == "program's NCCL")
             self.assertIn("libnccl.so.2", check["detail"])
 
+    def test_doctor_of_what_was_recorded(self):
+        job = os.path.join(BUILD, "tests", "gordian_e2e_job")
+        self.need(job)
+        self.need(os.path.join(EMULATOR, "libnccl.so.2"))
+        self.gordian("run", "--emulator", "--quiet", "--session", "s", "--", job, "hybrid_recv_all_reduce", "--twin", "--ranks", "2")
+        done = self.gordian("doctor", "--recover", "s")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^partly  .*: \d+ operations")
+        self.assertRegex(done.stdout, r"R3: (Send|Recv) can be finished at one end alone, .*rank \d, \w+\.cc:\d+")
+        self.assertIn("as far as the records show", done.stdout)
+        self.assertLessEqual(max(map(len, done.stdout.splitlines())), 100)
+        done = self.gordian("doctor", "--recover", "absent")
+        self.assertEqual(done.returncode, 2)
+        self.assert_one_line(done.stderr, "absent")
+        self.gordian("run", "--emulator", "--quiet", "--session", "none", "--", "true")
+        done = self.gordian("doctor", "--recover", "none")
+        self.assertEqual((done.returncode, done.stdout), (3, "no communicator of NCCL was recorded\n"))
+
     def test_doctor_finds_nccl_inside_a_program(self):
         def sources(program, **env):
             data = json.loads(self.gordian("doctor", "--json", "--", program, env=clean_environment(**env)).stdout)

@@ -13,12 +13,6 @@ namespace {
 constexpr size_t kMostProcesses = 64;
 constexpr size_t kMostUnits = 4096;
 
-// Operations that are finished at all members or at none.
-bool FinishesTogether(Call call) {
-  return call == Call::kAllReduce || call == Call::kAllGather || call == Call::kReduceScatter ||
-         call == Call::kAllToAll;
-}
-
 const char* WorkName(WorkKind kind) {
   switch (kind) {
     case WorkKind::kKernels:
@@ -441,6 +435,11 @@ class Check {
 };
 
 }  // namespace
+
+bool FinishesTogether(Call call) {
+  return call == Call::kAllReduce || call == Call::kAllGather || call == Call::kReduceScatter ||
+         call == Call::kAllToAll;
+}
 
 const char* Name(RecoveryCondition condition) {
   switch (condition) {

@@ -14,6 +14,9 @@
 
 namespace gordian::model {
 
+// True for operations that are finished at all members or at none.
+bool FinishesTogether(Call call);
+
 // Linear in what is unfinished, times the operations that one rank has in the cycle.
 Recovery CheckRecovery(const RoundView& view, const std::vector<WitnessStep>& witness);
 
