@@ -1,11 +1,12 @@
 #include "analyzer/incidents/incident_book.h"
 
+#include <fcntl.h>
 #include <spdlog/spdlog.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -171,6 +172,34 @@ class IncidentBook::Impl {
 
   StatusOr<std::string> Acknowledge(const std::string& session, const std::string& id,
                                     const Acknowledgement& by) {
+    StatusOr<std::string> whole = Write(session, id, by);
+    const std::lock_guard lock(mutex_);
+    if (whole.ok()) ++changes_;
+    NoteStamp();  // to open the store writes to it, too
+    return whole;
+  }
+
+  uint64_t changes() {
+    const std::lock_guard lock(mutex_);
+    // A run counts what others write once it has an incident of its own.
+    if (folder_ != nullptr && NoteStamp() && (changes_ > 0 || !options_.runs)) ++changes_;
+    return changes_;
+  }
+
+  void Stop(bool give_up) {
+    sender_->Stop();
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+      give_up_ |= give_up;
+      wake_.notify_all();
+    }
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  StatusOr<std::string> Write(const std::string& session, const std::string& id,
+                              const Acknowledgement& by) {
     std::shared_ptr<const OwnedFolder> folder;
     {
       const std::lock_guard lock(mutex_);
@@ -190,25 +219,30 @@ class IncidentBook::Impl {
       if (found == ours->end() || id.empty()) return unknown;
       wanted = found->incident.id;
     }
-    StatusOr<std::string> whole = (*store)->Acknowledge(wanted, by);
-    if (whole.ok()) ++changes_;
-    return whole;
+    return (*store)->Acknowledge(wanted, by);
   }
 
-  uint64_t changes() const { return changes_; }
+  void Changed() {
+    const std::lock_guard lock(mutex_);
+    ++changes_;
+    NoteStamp();  // what this book has written is counted
+  }
 
-  void Stop(bool give_up) {
-    sender_->Stop();
-    {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
-      give_up_ |= give_up;
-      wake_.notify_all();
+  // Returns whether the store's files have changed since the last call. Other processes write them, too:
+  // `gordian incidents --ack` for one. Reading changes none of them while this book holds the store.
+  bool NoteStamp() {
+    Stamp now{};
+    if (folder_ == nullptr) return false;
+    for (size_t i = 0; i < now.size(); ++i) {
+      struct stat about {};
+      const std::string name = std::string(kStoreFile) + (i == 0 ? "" : "-wal");
+      if (fstatat(folder_->fd(), name.c_str(), &about, AT_SYMLINK_NOFOLLOW) != 0) continue;
+      now[i] = {about.st_mtim.tv_sec, about.st_mtim.tv_nsec, about.st_size};
     }
-    if (thread_.joinable()) thread_.join();
+    const bool first = stamp_ == Stamp{};
+    return std::exchange(stamp_, now) != now && !first;
   }
 
- private:
   void Run() {
     auto next = std::chrono::steady_clock::now() + kHousekeeping;
     std::unique_lock lock(mutex_);
@@ -389,7 +423,7 @@ class IncidentBook::Impl {
     // First into the store: a crash between the two sends an alert again, and loses none.
     if (store_ != nullptr)
       Check(store_->Write(*state->incident, options_.writer, revision, alerts));
-    ++changes_;
+    Changed();
     for (const Alert& alert : alerts) Send(alert, state);
   }
 
@@ -454,7 +488,7 @@ class IncidentBook::Impl {
     if (store_ != nullptr) {
       Check(store_->SetAlertState(done.alert, done.sent ? kSent : kGivenUp));
     }
-    ++changes_;
+    Changed();
   }
 
   void Do(const AllResumed&) {
@@ -507,9 +541,12 @@ class IncidentBook::Impl {
 
   const BookOptions options_;
   std::unique_ptr<AlertSender> sender_;
-  std::atomic<uint64_t> changes_ = 0;
 
   mutable std::mutex mutex_;
+  uint64_t changes_ = 0;
+  // When the store's file, and its write-ahead log, was last written, and its size.
+  using Stamp = std::array<std::array<int64_t, 3>, 2>;
+  Stamp stamp_{};
   std::condition_variable wake_;
   std::deque<Task> tasks_;
   std::shared_ptr<const OwnedFolder> folder_;  // of the store; null: there is none

@@ -86,7 +86,8 @@ class IncidentBook {
   StatusOr<std::string> Acknowledge(const std::string& session, const std::string& id,
                                     const Acknowledgement& by);
 
-  // Differs once an incident, an alert's state or an acknowledgement here has changed; 0: none did.
+  // Differs once an incident, an alert's state or an acknowledgement has changed, here or by another
+  // process; 0: none did.
   uint64_t changes() const;
 
   // Writes all that it was told. Alerts that wait stay in the store as such; `give_up`: as given up.

@@ -104,6 +104,33 @@ class BookTest : public testing::Test {
 
 using Texts = std::vector<std::string>;
 
+TEST_F(BookTest, SeesWhatAnotherProcessAcknowledges) {
+  Start();
+  Hang();
+  Wait();
+  const std::string id = ParseJson<nlohmann::json>(book_->Json(""))["incidents"].at(0)["id"];
+  const uint64_t before = book_->changes();
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(book_->Json("").empty());
+  EXPECT_EQ(book_->changes(), before) << "reading changes nothing";
+  const auto other = IncidentStore::Open(folder_);
+  ASSERT_TRUE(other.ok()) << other.status().ToString();
+  ASSERT_TRUE((*other)->Acknowledge(id, {.time_ns = RealNs(), .who = "bob"}).ok());
+  const uint64_t after = book_->changes();
+  EXPECT_GT(after, before);
+  EXPECT_EQ(book_->changes(), after);
+}
+
+TEST_F(BookTest, ARunWithoutIncidentsIsNotChangedByOthers) {
+  Start(/*suspected=*/false, /*of_a_server=*/false);
+  Wait();
+  EXPECT_EQ(book_->changes(), 0u);
+  const auto other = IncidentStore::Open(folder_);
+  ASSERT_TRUE(other.ok()) << other.status().ToString();
+  const Incident theirs{.id = "aaaaaaaaaaaa", .job = "other", .session = "other", .opened_ns = 1};
+  ASSERT_TRUE((*other)->Write(theirs, {.host = "here", .pid = 1}, nullptr, {}).ok());
+  EXPECT_EQ(book_->changes(), 0u);
+}
+
 TEST_F(BookTest, TakesAcknowledgementsOfItsSessionAlone) {
   Start();
   EXPECT_EQ(book_->changes(), 0u);
