@@ -2,7 +2,8 @@
 // records a second, until one rank inverts an order and the job hangs. Each node is a gRPC client
 // with a connection of its own, takes acknowledgements and answers rounds, as collectors do. The
 // nodes are in one process and the server in another, on the same cores; the nodes' records are
-// made and packed before, since on a real fleet other machines do that.
+// made and packed before, since on a real fleet other machines do that. Plain streams, the same
+// while 200 pages are open (each takes every event; they are in the nodes' process), and TLS.
 //
 //   bench_fleet [NODES [SECONDS [RECORDS]]]     default 1000, 60, and 1,000 records a second
 //
@@ -29,7 +30,10 @@
 
 #include "analyzer/fleet/fleet_server.h"
 #include "analyzer/model/verdict/verdict.h"
+#include "analyzer/web/gateway.h"
 #include "bench/analyze/node_stream.h"
+#include "bench/analyze/open_pages.h"
+#include "cli/web/fleet_pages.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/packed_batch.h"
@@ -40,6 +44,7 @@ namespace gordian::bench {
 namespace {
 
 constexpr double kGatherSeconds = 0.5;
+constexpr size_t kPages = 200;
 constexpr uint64_t kStartPauseNs = 500 * kNsPerMs;  // between the last Welcome and the first record
 
 [[noreturn]] void Fail(const std::string& what) {
@@ -154,7 +159,11 @@ Program Make(int nodes, uint64_t records_of_node, uint64_t gathered) {
 class Node {
  public:
   Node(const NodeProgram& program, size_t number, int port, const Access& access)
-      : program_(program), number_(number), node_(port, number, access) {
+      : program_(program),
+        number_(number),
+        node_(port, number, access),
+        written_ns_(program.batches.size()),
+        latencies_ns_(program.batches.size()) {
     reader_ = std::thread([this] { Read(); });
   }
 
@@ -166,6 +175,8 @@ class Node {
   uint64_t acked() const { return acked_; }
   uint64_t batches() const { return program_.batches.size(); }
   uint64_t most_late_ns() const { return most_late_ns_; }
+  // Of each batch from when it was written to when it was acknowledged. After End().
+  const std::vector<uint64_t>& latencies_ns() const { return latencies_ns_; }
 
   void End() {
     {
@@ -184,6 +195,8 @@ class Node {
     v1::ToCollector message;
     while (node_.stream->Read(&message)) {
       if (message.has_ack()) {
+        const uint64_t now = MonoNs(), upto = std::min(message.ack().number(), batches());
+        for (uint64_t i = acked_; i < upto; ++i) latencies_ns_[i] = now - written_ns_[i];
         acked_ = message.ack().number();
       } else if (message.has_refused()) {
         Fail("node " + std::to_string(number_) + " is refused: " + message.refused().why());
@@ -216,12 +229,14 @@ class Node {
 
   void Write(uint64_t begin_ns, double records_a_second) {
     size_t step = 0;
-    for (const Batch& batch : program_.batches) {
+    for (size_t i = 0; i < program_.batches.size(); ++i) {
+      const Batch& batch = program_.batches[i];
       const uint64_t due =
           begin_ns +
           static_cast<uint64_t>(static_cast<double>(batch.records_before) * 1e9 / records_a_second);
       SleepUntil(due);
-      most_late_ns_ = std::max<uint64_t>(most_late_ns_, MonoNs() - due);
+      written_ns_[i] = MonoNs();
+      most_late_ns_ = std::max<uint64_t>(most_late_ns_, written_ns_[i] - due);
       bool fine = false;
       if (batch.round) {
         v1::ToAnalyzer message = batch.message;
@@ -253,6 +268,8 @@ class Node {
   const NodeProgram& program_;
   const size_t number_;
   NodeStream node_;
+  std::vector<std::atomic<uint64_t>> written_ns_;  // by batch
+  std::vector<uint64_t> latencies_ns_;             // by batch; the reader's
   std::thread reader_, writer_;
   std::atomic<uint64_t> stalled_ns_ = 0, acked_ = 0, most_late_ns_ = 0;
   std::mutex mutex_;
@@ -264,11 +281,14 @@ class Node {
 // Between the two processes, over pipes. Both read CLOCK_MONOTONIC.
 struct Begin {
   int port = 0;
+  int http_port = 0;  // 0: no pages
   char ca[512] = {};  // a file; empty: no TLS
 };
 struct Told {
   uint64_t begin_ns = 0, stalled_ns = 0, records = 0, batches = 0, unacknowledged = 0;
   uint64_t most_late_ns = 0;
+  uint64_t median_ack_ns = 0, most_ack_ns = 0;  // the latter: of 99 in 100 batches
+  uint64_t page_bytes = 0;
   double processor = 0;
 };
 
@@ -291,6 +311,11 @@ void BeTheNodes(int nodes, int seconds, double records_a_second, int in, int out
     std::vector<std::unique_ptr<Node>> all;
     for (size_t i = 0; i < program.nodes.size(); ++i) {
       all.push_back(std::make_unique<Node>(program.nodes[i], i, begin.port, access));
+    }
+    std::unique_ptr<OpenPages> pages;
+    if (begin.http_port != 0) {
+      pages = std::make_unique<OpenPages>(begin.http_port, kPages);
+      pages->AwaitFirst();
     }
     Told told;
     told.records = program.records;
@@ -315,7 +340,17 @@ void BeTheNodes(int nodes, int seconds, double records_a_second, int in, int out
       }
       told.unacknowledged += node->batches() - std::min(node->batches(), node->acked());
     }
-    for (const auto& node : all) node->End();
+    if (pages != nullptr) told.page_bytes = pages->bytes();
+    pages.reset();
+    std::vector<uint64_t> latencies;
+    for (const auto& node : all) {
+      node->End();
+      const std::vector<uint64_t>& more = node->latencies_ns();
+      latencies.insert(latencies.end(), more.begin(), more.end());
+    }
+    std::sort(latencies.begin(), latencies.end());
+    told.median_ack_ns = latencies[latencies.size() / 2];
+    told.most_ack_ns = latencies[latencies.size() * 99 / 100];
     Put(out, told);
   }
 }
@@ -332,7 +367,13 @@ long ResidentMib() {
   return usage.ru_maxrss / 1024;
 }
 
-Measured Measure(bool tls, int in, int out) {
+struct How {
+  const char* name;
+  bool tls = false;
+  bool pages = false;
+};
+
+Measured Measure(const How& how, int in, int out) {
   std::string folder = (std::filesystem::temp_directory_path() / "bench_fleet.XXXXXX").string();
   if (mkdtemp(folder.data()) == nullptr) Fail("cannot make a temporary folder");
   Measured measured;
@@ -343,11 +384,13 @@ Measured Measure(bool tls, int in, int out) {
     options.listen = "127.0.0.1:0";
     options.sessions_dir = folder + "/sessions";
     Begin begin;
-    if (tls) {
+    web::Gateway gateway;
+    if (how.tls) {
       options.tls = MakeCertificate(folder);
       std::snprintf(begin.ca, sizeof begin.ca, "%s", options.tls.cert.c_str());
     }
     options.on_verdict = [&](const analyzer::FleetVerdict& verdict) {
+      if (how.pages) gateway.Wake();
       const model::Finding& main = verdict.update.verdict.main;
       if (main.verdict != model::VerdictKind::kDeadlock ||
           main.confidence != model::Confidence::kConfirmed) {
@@ -360,6 +403,14 @@ Measured Measure(bool tls, int in, int out) {
       Fail(status.ToString());
     }
     begin.port = server.port();
+    auto pages = std::make_shared<cli::FleetPages>(&server);
+    if (how.pages) {
+      if (const Status status = gateway.Start({.listen = "127.0.0.1:0", .jobs = pages});
+          !status.ok()) {
+        Fail(status.ToString());
+      }
+      begin.http_port = gateway.port();
+    }
     const double before = CpuSeconds();
     Put(out, begin);
     if (!Get(in, &measured.told)) Fail("the nodes ended");
@@ -394,6 +445,8 @@ Measured Measure(bool tls, int in, int out) {
       Fail(std::to_string(measured.told.unacknowledged) + " batches were not acknowledged");
     }
     measured.resident_mib = ResidentMib();
+    gateway.Stop();
+    pages->Stop();
     server.Stop();
   }
   std::filesystem::remove_all(folder);
@@ -435,28 +488,47 @@ int Main(int argc, char** argv) {
   if (!Get(from_nodes[0], &records)) Fail("the nodes ended");
   std::vector<Measured> all;
   std::vector<std::string> lines;
-  for (const bool tls : {false, true}) {
-    std::fprintf(stderr, "bench_fleet: %llu records %s TLS, about %d s\n",
-                 static_cast<unsigned long long>(records), tls ? "with" : "without", seconds);
-    const Measured& m = all.emplace_back(Measure(tls, from_nodes[0], to_nodes[1]));
+  const std::string with_pages = fmt::format("{} pages", kPages);
+  // Plain streams and pages alternate, since a machine's speed changes within minutes.
+  const How hows[] = {{.name = "plain"},
+                      {.name = with_pages.c_str(), .pages = true},
+                      {.name = with_pages.c_str(), .pages = true},
+                      {.name = "plain"},
+                      {.name = "TLS", .tls = true}};
+  for (const How& how : hows) {
+    std::fprintf(stderr, "bench_fleet: %s, %llu records, about %d s\n", how.name,
+                 static_cast<unsigned long long>(records), seconds);
+    const Measured& m = all.emplace_back(Measure(how, from_nodes[0], to_nodes[1]));
     const auto sent = static_cast<double>(m.told.records);
     lines.push_back(fmt::format(
         "  {}: {} nodes, {:.0f} records/s of each over {:.1f} s (asked {}): {:.2f} M records/s in "
         "all, {:.0f} batches/s; none lost\n"
-        "    verdict {:.2f} s after the last record (goal 2); a batch at most {:.2f} s late; "
-        "processor time {:.2f} us a record at the server, {:.2f} us at the nodes; server at most "
-        "{} MiB\n",
-        tls ? "TLS" : "plain", nodes, sent / m.seconds / nodes, m.seconds, rate,
-        sent / m.seconds / 1e6, static_cast<double>(m.told.batches) / m.seconds, m.verdict_s,
+        "    a batch acknowledged after {:.1f} ms (median), {:.1f} ms (99 of 100); verdict {:.2f} s "
+        "after the last record (goal 2); a batch at most {:.2f} s late\n"
+        "    processor time {:.3f} us a record at the server, {:.3f} us at the nodes; server at "
+        "most {} MiB; {:.1f} KiB to each page\n",
+        how.name, nodes, sent / m.seconds / nodes, m.seconds, rate, sent / m.seconds / 1e6,
+        static_cast<double>(m.told.batches) / m.seconds,
+        static_cast<double>(m.told.median_ack_ns) * 1e-6,
+        static_cast<double>(m.told.most_ack_ns) * 1e-6, m.verdict_s,
         static_cast<double>(m.told.most_late_ns) * 1e-9, m.processor / sent * 1e6,
-        m.told.processor / sent * 1e6, m.resident_mib));
+        m.told.processor / sent * 1e6, m.resident_mib,
+        static_cast<double>(m.told.page_bytes) / 1024 / kPages));
     std::fprintf(stderr, "%s", lines.back().c_str());
   }
   close(to_nodes[1]);
   int status = 0;
   if (waitpid(child, &status, 0) != child || status != 0) Fail("the nodes failed");
+  const double plain_cpu = (all[0].processor + all[3].processor) / 2;
+  const auto latency = [&](size_t a, size_t b) {
+    return static_cast<double>(all[a].told.median_ack_ns + all[b].told.median_ack_ns) / 2e6;
+  };
+  std::printf("fleet: %zu pages change the nodes' latency to %.3f times (goal: 1.05), %.1f ms to "
+              "%.1f ms, and the server's processor time to %.3f times\n",
+              kPages, latency(1, 2) / latency(0, 3), latency(0, 3), latency(1, 2),
+              (all[1].processor + all[2].processor) / 2 / plain_cpu);
   std::printf("fleet: TLS costs the server %.2f times the processor time of plain streams\n",
-              all[1].processor / all[0].processor);
+              all[4].processor / plain_cpu);
   for (const std::string& line : lines) std::printf("%s", line.c_str());
   return 0;
 }

@@ -5,15 +5,9 @@
 // which takes every event. Both ends are in this process and share its cores.
 //
 //   bench_ingest [STEPS [REPLICAS]]     default 10 and 4; 128 replicas make 2,048 nodes
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -25,8 +19,8 @@
 
 #include "analyzer/fleet/fleet_server.h"
 #include "analyzer/web/gateway.h"
-#include "analyzer/web/http_server.h"
 #include "bench/analyze/node_stream.h"
+#include "bench/analyze/open_pages.h"
 #include "cli/web/fleet_pages.h"
 #include "common/log.h"
 #include "common/packed_batch.h"
@@ -104,51 +98,6 @@ struct Spent {
   double processor = 0;  // seconds, of both ends
 };
 
-// Pages that are open: they read whatever comes.
-class Viewers {
- public:
-  Viewers(int port, size_t count) {
-    for (size_t i = 0; i < count; ++i) {
-      const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-      sockaddr_in address{};
-      address.sin_family = AF_INET;
-      address.sin_port = htons(static_cast<uint16_t>(port));
-      address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-      const std::string request =
-          std::string("GET ") + web::kEventsPath + " HTTP/1.1\r\nHost: localhost\r\n\r\n";
-      if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
-          send(fd, request.data(), request.size(), MSG_NOSIGNAL) < 0) {
-        Fail("a viewer cannot connect");
-      }
-      waits_.push_back({.fd = fd, .events = POLLIN, .revents = 0});
-    }
-    thread_ = std::thread([this] {
-      while (!stopping_) {
-        if (poll(waits_.data(), waits_.size(), 50) <= 0) continue;
-        for (const pollfd& wait : waits_) {
-          char bytes[16384];
-          if ((wait.revents & POLLIN) == 0) continue;
-          const ssize_t n = recv(wait.fd, bytes, sizeof bytes, MSG_DONTWAIT);
-          if (n == 0) Fail("the server cut off a viewer that reads");
-          if (n > 0) bytes_ += static_cast<uint64_t>(n);
-        }
-      }
-    });
-  }
-  ~Viewers() {
-    stopping_ = true;
-    if (thread_.joinable()) thread_.join();
-    for (const pollfd& wait : waits_) close(wait.fd);
-  }
-  uint64_t bytes() const { return bytes_; }
-
- private:
-  std::vector<pollfd> waits_;
-  std::thread thread_;
-  std::atomic<bool> stopping_ = false;
-  std::atomic<uint64_t> bytes_ = 0;
-};
-
 struct How {
   bool tls = false;
   size_t viewers = 0;
@@ -177,13 +126,13 @@ Spent Measure(const Job& job, const How& how = {}) {
     for (size_t node = 0; node < job.messages.size(); ++node) {
       collectors.push_back(std::make_unique<Collector>(server.port(), node, access));
     }
-    std::unique_ptr<Viewers> viewers;
+    std::unique_ptr<OpenPages> viewers;
     auto pages = std::make_shared<cli::FleetPages>(&server);
     if (how.viewers > 0) {
       const Status status = gateway.Start({.listen = "127.0.0.1:0", .jobs = pages});
       if (!status.ok()) Fail(status.message());
-      viewers = std::make_unique<Viewers>(gateway.port(), how.viewers);
-      while (viewers->bytes() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      viewers = std::make_unique<OpenPages>(gateway.port(), how.viewers);
+      viewers->AwaitFirst();
     }
     const double before = CpuSeconds();
     const auto begin = std::chrono::steady_clock::now();
