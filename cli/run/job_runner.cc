@@ -558,8 +558,8 @@ void JobRunner::Recover() {
     }
     analysis->OnEvent(event);
     if (outcome.how == How::kRecovered) {
-      desk_->OnNotice(
-          fmt::format("gordian: recovered in {:.1f} ms: the job goes on\n", outcome.ms));
+      TellRecovered({event.recovery().operations().begin(), event.recovery().operations().end()},
+                    outcome.ms);
     } else {
       desk_->OnNotice(
           "gordian: " +
@@ -568,6 +568,32 @@ void JobRunner::Recover() {
     }
   };
   recovery_ = std::make_unique<collector::RecoveryRun>(std::move(run));
+}
+
+// A cycle that comes back at the same lines, on communicators that were made anew, is no accident.
+void JobRunner::TellRecovered(const std::vector<std::string>& operations, double ms) {
+  constexpr int kNoAccident = 3;
+  std::string line = fmt::format("gordian: recovered in {:.1f} ms: the job goes on\n", ms);
+  const model::Verdict verdict = server_->analysis()->Current();
+  const auto is_of_it = [&](const model::Finding& finding) {
+    return finding.recovery.recovered && finding.recovery.operations == operations;
+  };
+  const auto further = std::find_if(verdict.findings.begin(), verdict.findings.end(), is_of_it);
+  const model::Finding* const finding = is_of_it(verdict.main)               ? &verdict.main
+                                        : further != verdict.findings.end() ? &*further
+                                                                             : nullptr;
+  if (finding != nullptr) {
+    std::set<std::string> lines;
+    for (const model::WaitEdge& edge : finding->cycle)
+      lines.insert(server_->analysis()->sites()(edge.site));
+    if (++recoveries_[lines] == kNoAccident) {
+      line += fmt::format(
+          "gordian: this was the third recovery of a cycle at {}: the program is wrong; what to "
+          "change: {}\n",
+          Printable(fmt::format("{}", fmt::join(lines, ", "))), Printable(finding->advice));
+    }
+  }
+  desk_->OnNotice(std::move(line));
 }
 
 void JobRunner::ActOnVerdict() {

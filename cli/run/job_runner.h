@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -112,6 +113,7 @@ class JobRunner {
   void WritePage();
   void WriteMetrics();
   void Recover();
+  void TellRecovered(const std::vector<std::string>& operations, double ms);
   void ActOnVerdict();
   void CheckLibraries();
   void RunUserCommand();
@@ -145,6 +147,8 @@ class JobRunner {
   std::unique_ptr<collector::Collector> collector_;
 
   std::unique_ptr<collector::RecoveryRun> recovery_;  // that runs, or ran last
+  // How often a cycle was recovered, by the lines at which its ranks waited; of `recovery_`'s thread.
+  std::map<std::set<std::string>, int> recoveries_;
 
   JobOutcome outcome_;
   bool root_gone_ = false;

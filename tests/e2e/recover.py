@@ -39,6 +39,7 @@ JOBS = {
     "recover_goes_on": "",
     "recover_groups": "",
     "recover_twice": "",
+    "recover_four_times": "",
     "recover_heavy": "",
     "recover_in_place": "",
     "recover_three_in_place": "",
@@ -56,8 +57,12 @@ JOBS = {
     "hybrid_recv_all_reduce": "R3",
     "graph_inversion": "R4",
 }
+# Recoveries, where one is not all.
+TIMES = {"recover_twice": 2, "recover_four_times": 4}
 # MiB, of jobs that are about the pool of copies.
 POOLS = {"recover_reused": "1", "recover_small_pool": "1", "recover_sized_in_place": "600"}
+# Conditions that a job's calls show before it hangs; others are of the cycle.
+FORESEEN = ("R3", "R4")
 # What the sentence of a refusal must hold.
 SENTENCES = {"recover_small_pool": r"rank \d has no copy of the input of AllReduce #\d on dp, .*: its pool lacked 1200004 bytes"}
 # Seconds: what a job that must end may take at most, on a busy machine; on GPUs, whose machines are not busy.
@@ -146,9 +151,12 @@ def recovered(options):
              "the verdict does not say that it was recovered")
     run.need(not verdict.get("disproved"), "gordian takes back what it has recovered")
     # What hangs a second time on the same communicators, the runtime completes without a word.
-    times = 2 if options.job == "recover_twice" else 1
+    times = TIMES.get(options.job, 1)
     said = len(re.findall(r"gordian: recovered in [\d.]+ ms", run.text()))
     run.need(said == times, f"gordian says {said} times that it has recovered, not {times}")
+    wrong = re.findall(r"gordian: this was the third recovery of a cycle at recoveries\.cc:\d+.*: the program is wrong; "
+                       r"what to change: .+", " ".join(run.text().split("\n ")))
+    run.need(len(wrong) == (1 if times >= 3 else 0), "gordian says of the third recovery that the program is wrong, and of no other")
     run.need(not glob.glob(os.path.join(run.session, "recovery.*")), "files are left behind")
     explain = subprocess.run([os.path.join(options.build, "bin", options.gordian), "explain", run.session], text=True,
                              capture_output=True, check=False)
@@ -238,6 +246,18 @@ def healthy(options):
     code = run.end()
     run.need(code == 0 and run.verdict()["verdict"] in ("finished", "healthy"), f"the twin ended with {code}")
     run.need(not re.search(r"gordian: (recovered|not recovered|the recovery)", run.text()), "gordian speaks of a recovery")
+    # What doctor says of the twin must come true of the job that hangs.
+    doctor = subprocess.run([os.path.join(options.build, "bin", options.gordian), "doctor", "--recover", run.session, "--json"],
+                            text=True, capture_output=True, check=False)
+    run.need(doctor.returncode in (0, 1), f"doctor: {doctor.stderr}")
+    said = [one for comm in json.loads(doctor.stdout)["communicators"] for one in comm["hindrances"]]
+    run.need(doctor.returncode == (1 if said else 0), f"doctor ends with {doctor.returncode}")
+    condition = JOBS[options.job]
+    if condition in FORESEEN and options.job not in POOLS:
+        run.need([one for one in said if one["condition"] == condition and one["operations"] > 0 and ".cc:" in one["site"]],
+                 f"doctor does not foresee {condition}: {said}")
+    else:
+        run.need(not said, f"doctor foresees what does not come: {said}")
     run.remove()
 
 

@@ -396,12 +396,12 @@ JOB(recover_observed, 2) {
   }
 }
 
-JOB(recover_twice, 2) {
-  // Two pairs of communicators, each stuck once.
+// Pairs of communicators, each stuck once.
+void Pairs(job::Context& c, const std::vector<std::string>& names) {
   cudaStream_t s = c.Stream();
-  for (const char* name : {"first", "second"}) {
-    ncclComm_t dp = c.MakeComm(std::string(name) + " dp", c.All());
-    ncclComm_t tp = c.MakeComm(std::string(name) + " tp", c.All());
+  for (const std::string& name : names) {
+    ncclComm_t dp = c.MakeComm(name + " dp", c.All());
+    ncclComm_t tp = c.MakeComm(name + " tp", c.All());
     c.Warm(dp, s);
     c.Warm(tp, s);
     Checked a(c, c.All(), Kind::kAllReduce, 2000), b(c, c.All(), Kind::kAllReduce, 1000);
@@ -415,6 +415,10 @@ JOB(recover_twice, 2) {
     b.Check("b");
   }
 }
+
+JOB(recover_twice, 2) { Pairs(c, {"first", "second"}); }
+
+JOB(recover_four_times, 2) { Pairs(c, {"first", "second", "third", "fourth"}); }
 
 JOB(recover_goes_on, 2) {
   // The host runs ahead: it calls the next steps while the first is stuck.
