@@ -100,6 +100,17 @@ def job_below(pid):
     return [p for p in tree_below(pid) if not is_guardian(p)]
 
 
+def end_with_job(process):
+    """Kills a `gordian run` that has not ended, with the job, which holds our pipes."""
+    if process.poll() is None:
+        for pid in [*job_below(process.pid), process.pid]:
+            try:
+                os.kill(pid, 9)
+            except ProcessLookupError:
+                pass
+    process.communicate()
+
+
 class CliTest(unittest.TestCase):
     def setUp(self):
         self.work = tempfile.mkdtemp(prefix="gordian-cli-")
@@ -137,17 +148,8 @@ class CliTest(unittest.TestCase):
         options.setdefault("stdout", subprocess.PIPE)
         options.setdefault("stderr", subprocess.PIPE)
         process = subprocess.Popen([GORDIAN, *arguments], text=True, **options)
-        self.addCleanup(self.end, process)
+        self.addCleanup(end_with_job, process)
         return process
-
-    def end(self, process):
-        if process.poll() is None:  # with the job, which holds our pipes
-            for pid in [*job_below(process.pid), process.pid]:
-                try:
-                    os.kill(pid, 9)
-                except ProcessLookupError:
-                    pass
-        process.communicate()
 
     def end_job(self, run):
         """Kills the job of a `gordian run`, and returns what that ended with."""

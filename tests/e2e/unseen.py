@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-from cli_testing import BUILD, JOB, CliTest, clean_environment, main
+from cli_testing import BUILD, JOB, CliTest, clean_environment, end_with_job, main
 
 QUIET = ("healthy", "finished")
 LIMIT_S = 60
@@ -55,7 +55,7 @@ class Unseen(CliTest):
              threshold, "--", JOB, case.job, "--ranks", "2", *case.options, *(["--twin"] if twin else [])],
             env=clean_environment(**({} if twin else case.settings)), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE, text=True, cwd=self.work)
-        self.addCleanup(self.end, process)
+        self.addCleanup(end_with_job, process)
         trouble, deadline, until = None, time.monotonic() + LIMIT_S, None
         while process.poll() is None and time.monotonic() < (until or deadline):
             now = self.standing()
