@@ -7,12 +7,13 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 
 from cli_testing import BUILD, JOB, CliTest, clean_environment, main
 
 PYTHON = ["sitecustomize.py"] + ["gordian_torch/" + name for name in (
     "__init__.py", "ctypes_lines.py", "front_end.py", "groups.py", "names.py", "operations.py", "shim.py", "sites.py")]
-MODULES = ["gordian/__init__.py"] + ["gordian/torch/" + name for name in (
+MODULES = ["gordian/__init__.py", "gordian/session.py"] + ["gordian/torch/" + name for name in (
     "__init__.py", "buckets.py", "measure.py", "plan.py", "plan_file.py")]
 EMULATED = ["libcuda.so", "libcuda.so.1", "libcudart.so", "libcudart.so.13", "libnccl.so", "libnccl.so.2"]
 # What gordian itself writes, beside a man page of each verb.
@@ -115,6 +116,15 @@ class Install(CliTest):
                     self.assertEqual((done.returncode, verdict["verdict"]), (0, "finished"), done.stderr)
                 else:
                     self.assertEqual((verdict["verdict"], verdict["confidence"]), ("deadlock", "confirmed"), done.stderr)
+                # The Python package reads it with the program that lies beside it, for users and for jobs.
+                for modules in (os.path.join(prefix, "share"), os.path.join(prefix, self.library_folder(prefix))):
+                    read = subprocess.run(
+                        [sys.executable, "-c", "import gordian, sys; session = gordian.open_session(sys.argv[1])\n"
+                         "print(session.program, session.verdict['verdict'])", session],
+                        env=clean_environment(PYTHONPATH=os.path.join(modules, "gordian", "python"), PATH="/usr/bin:/bin",
+                                              PYTHONDONTWRITEBYTECODE="1"), capture_output=True, text=True)
+                    self.assertEqual(read.stdout.split(), [os.path.join(prefix, "bin", "gordian"), verdict["verdict"]],
+                                     read.stderr)
         shim = json.loads(self.run_installed(prefix, "env", "--json").stdout)["LD_PRELOAD"]
         self.assertTrue(shim.startswith(prefix + "/"), shim)
         checks = {check["name"]: check for check in json.loads(self.run_installed(prefix, "doctor", "--json").stdout)["checks"]}

@@ -94,6 +94,12 @@ class Wheel(CliTest):
         self.assertEqual(modules.returncode, 0, modules.stderr)
         self.assertIn(os.path.realpath(self.path("venv/lib")), os.path.realpath(modules.stdout.strip()))
         self.assertIn("site-packages", modules.stdout)
+        # It reads sessions with the program of the same wheel, in PATH or not.
+        (live,) = [step for step in json.loads(demo.stdout)["steps"] if step["name"] == "live"]
+        read = run(python, "-c", "import gordian, sys; session = gordian.open_session(sys.argv[1])\n"
+                   "print(session.program, session.verdict['verdict'])", live["session"],
+                   env=clean_environment(PATH="/usr/bin:/bin"), cwd=self.work)
+        self.assertEqual(read.stdout.split(), [gordian, live["verdict"]["verdict"]], read.stderr)
         done = run(*pip, "uninstall", "--yes", "gordian", env=outside)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(files_below(self.path("venv")), before)
