@@ -58,10 +58,11 @@ class Session:
     again after refresh()."""
 
     def __init__(self, path="latest", program=None):
-        self.path = os.path.abspath(os.fspath(path))
-        if not os.path.exists(self.path):
-            raise SessionError(f"there is no session {self.path} (try: the folder that `gordian "
-                               "run` named when it ended, or `latest` where it was started)")
+        named = os.path.abspath(os.fspath(path))
+        if not os.path.exists(named):
+            raise SessionError(f"there is no session {named} (try: the folder that `gordian run` "
+                               "named when it ended, or `latest` where it was started)")
+        self.path = os.path.realpath(named)  # the next run points `latest` at another one
         self.program = _program(program)
         self.refresh()
 

@@ -207,6 +207,15 @@ class Lists(PackageTest):
         self.assertEqual(session.verdict, json.loads(self.gordian("explain", trace, "--json").stdout))
         self.assertEqual(session.operations(frame=False), self.open(self.hung).operations(frame=False))
 
+    def test_a_session_that_latest_named_stays_the_same(self):
+        link = self.path("latest")
+        os.symlink(os.path.realpath(self.hung), link)
+        session = self.open(link)
+        os.remove(link)
+        os.symlink(os.path.realpath(self.twin), link)
+        self.assertEqual(session.verdict["verdict"], "deadlock")
+        self.assertEqual(self.open(link).verdict["verdict"], "finished")
+
     def test_a_job_that_runs_is_read_again_on_demand(self):
         env = clean_environment(JOB_UNTIL=self.path("until"))
         run = self.start("run", "--emulator", "--quiet", "--session", "s", "--", *STEADY, "--twin", env=env)
@@ -274,7 +283,7 @@ class Errors(PackageTest):
         session = self.open(self.path("empty"))
         for call in (lambda: session.verdict, session.status, lambda: session.operations(frame=False)):
             said = self.error(call)
-            self.assertIn(f"{self.path('empty')} cannot be read: ", said)
+            self.assertIn(f"{os.path.realpath(self.path('empty'))} cannot be read: ", said)
             self.assertRegex(said, r"\(try: .*gordian (explain|status|export) ")
         self.assertRegex(self.error(lambda: self.open(self.hung, program=missing)), f"^{missing} is no program")
 
