@@ -441,6 +441,13 @@ class Page {
                fmt::format("not possible ({}): {}{}", model::Name(recovery.refused),
                            Printable(recovery.why), place.empty() ? "" : ", at " + place));
     }
+    if (!recovery.lend.empty()) {
+      Labelled("without a change",
+               fmt::format("{} gives these communicators to gordian's runtime, which completes "
+                           "collectives in any order",
+                           ShownQuote(fmt::format("--collectives=preemptive:{}",
+                                                  fmt::join(recovery.lend, ",")))));
+    }
   }
 
   void Further(const model::Verdict& verdict, size_t limit) {

@@ -77,6 +77,7 @@ ordered_json RecoveryToJson(const model::Recovery& recovery, const SiteResolver&
           {"rank", recovery.rank},
           {"site", sites(recovery.site)},
           {"operations", recovery.operations},
+          {"lend", recovery.lend},
           {"ms", std::round(recovery.ms * 1e3) / 1e3}};
 }
 
@@ -389,6 +390,7 @@ class Reader {
     recovery.rank = Int(from, path, "rank");
     recovery.site = Site(from, path);
     recovery.operations = Texts(from, path, "operations");
+    if (from.contains("lend")) recovery.lend = Texts(from, path, "lend");  // older files lack it
     recovery.ms = Real(from, path, "ms");
     return recovery;
   }

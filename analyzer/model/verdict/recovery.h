@@ -76,6 +76,10 @@ struct Recovery {
   int rank = -1;    // that the sentence is about; -1: none
   Site site;
   std::vector<std::string> operations;  // "AllReduce #1 on dp", each once
+  // By these names of communicators --collectives=preemptive:NAME,... takes the cycle out of the
+  // way. Empty where refused, where a communicator has no name that can be said there, and of a
+  // cycle through events.
+  std::vector<std::string> lend;
   std::vector<RecoveryUnit> units;      // empty where refused; by process, in the order of calls
   std::vector<RecoveryMember> members;  // empty where refused; also those that have called nothing
   // What became of it, where gordian was asked to recover.

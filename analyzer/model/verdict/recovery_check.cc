@@ -374,7 +374,24 @@ class Check {
                         *stuck.launch);
   }
 
+  // The runtime on GPUs does not complete cycles through events (docs/runtime-cuda.md).
+  void Lend() {
+    for (const WitnessStep& step : witness_) {
+      if (step.edge.reason != Reason::kStartedCollective &&
+          step.edge.reason != Reason::kStreamOrder)
+        return;
+    }
+    std::set<std::string> names;
+    for (const int index : comms_) {
+      const std::string& name = graph_.matcher().comms()[index].name;
+      if (name.empty() || name.find(',') != std::string::npos) return;
+      names.insert(name);
+    }
+    result_.lend.assign(names.begin(), names.end());
+  }
+
   void Plan() {
+    Lend();
     for (const int index : comms_) {
       const Communicator& comm = graph_.matcher().comms()[index];
       for (size_t r = 0; r < comm.members.size(); ++r) {
