@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -239,10 +240,8 @@ class Analysis::Impl {
     return !finished_ && !stats_.job_ended && seen_process_ && model_.WantsConfirmation();
   }
 
-  bool RuntimeTakesPart() const {
-    std::lock_guard lock(mutex_);
-    return model_.RuntimeTakesPart();
-  }
+  // Each batch of each node asks, so it does not wait for the model.
+  bool RuntimeTakesPart() const { return runtime_takes_part_; }
 
   bool AwaitsStacks() const {
     std::lock_guard lock(mutex_);
@@ -352,6 +351,7 @@ class Analysis::Impl {
     stacks_.OnEvent(event);
     signs_.OnEvent(event);
     events_.OnEvent(event);
+    runtime_takes_part_ = model_.RuntimeTakesPart();
   }
 
   void TakeRecord(const model::CallRecord& record) {
@@ -579,6 +579,7 @@ class Analysis::Impl {
   std::optional<model::Verdict> essence_;  // of the verdict that was passed on last
   std::string json_;
   Stats stats_;
+  std::atomic<bool> runtime_takes_part_ = false;
 };
 
 Analysis::Analysis(AnalysisOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
