@@ -7,8 +7,8 @@
 namespace gordian::analyzer {
 
 struct RoundPace {
-  std::chrono::milliseconds busy{100};            // something is unfinished
-  std::chrono::milliseconds confirming{20};       // from the end of a round that wants another
+  std::chrono::milliseconds busy{100};       // something is unfinished
+  std::chrono::milliseconds confirming{20};  // from the end of a round that wants another
   // The same once the preemptive runtime takes part: it resolves cycles by itself, in tens of
   // milliseconds on busy processors.
   std::chrono::milliseconds confirming_runtime{1000};

@@ -503,7 +503,8 @@ int Main(int argc, char** argv) {
     lines.push_back(fmt::format(
         "  {}: {} nodes, {:.0f} records/s of each over {:.1f} s (asked {}): {:.2f} M records/s in "
         "all, {:.0f} batches/s; none lost\n"
-        "    a batch acknowledged after {:.1f} ms (median), {:.1f} ms (99 of 100); verdict {:.2f} s "
+        "    a batch acknowledged after {:.1f} ms (median), {:.1f} ms (99 of 100); verdict {:.2f} "
+        "s "
         "after the last record (goal 2); a batch at most {:.2f} s late\n"
         "    processor time {:.3f} us a record at the server, {:.3f} us at the nodes; server at "
         "most {} MiB; {:.1f} KiB to each page\n",
@@ -523,10 +524,11 @@ int Main(int argc, char** argv) {
   const auto latency = [&](size_t a, size_t b) {
     return static_cast<double>(all[a].told.median_ack_ns + all[b].told.median_ack_ns) / 2e6;
   };
-  std::printf("fleet: %zu pages change the nodes' latency to %.3f times (goal: 1.05), %.1f ms to "
-              "%.1f ms, and the server's processor time to %.3f times\n",
-              kPages, latency(1, 2) / latency(0, 3), latency(0, 3), latency(1, 2),
-              (all[1].processor + all[2].processor) / 2 / plain_cpu);
+  std::printf(
+      "fleet: %zu pages change the nodes' latency to %.3f times (goal: 1.05), %.1f ms to "
+      "%.1f ms, and the server's processor time to %.3f times\n",
+      kPages, latency(1, 2) / latency(0, 3), latency(0, 3), latency(1, 2),
+      (all[1].processor + all[2].processor) / 2 / plain_cpu);
   std::printf("fleet: TLS costs the server %.2f times the processor time of plain streams\n",
               all[4].processor / plain_cpu);
   for (const std::string& line : lines) std::printf("%s", line.c_str());

@@ -20,7 +20,7 @@ class OpenPages {
   OpenPages(int port, size_t count);  // of the server's HTTP on loopback
   ~OpenPages();
 
-  void AwaitFirst() const;  // until the server has written to each page
+  void AwaitFirst() const;                   // until the server has written to each page
   uint64_t bytes() const { return bytes_; }  // of all pages
 
  private:

@@ -130,9 +130,10 @@ int DoctorRecovery(bool as_json, const std::string& path) {
   }
   const size_t count = outlook.communicators().size();
   text += count == 0 ? "no communicator of NCCL was recorded\n"
-                     : fmt::format("--on-verdict recover could take {} of {} communicator{} from "
-                                   "NCCL, as far as the records show\n",
-                                   whole, count, count == 1 ? "" : "s");
+                     : fmt::format(
+                           "--on-verdict recover could take {} of {} communicator{} from "
+                           "NCCL, as far as the records show\n",
+                           whole, count, count == 1 ? "" : "s");
   if (!PrintEither(as_json, json, text)) return kExitUsage;
   return count == 0 ? kExitInconclusive : whole == count ? kExitOk : kExitProblem;
 }
@@ -147,12 +148,14 @@ void AddDoctorVerb(CLI::App& app, VerbContext* context) {
       std::make_shared<FixedUsage>("\nUsage: gordian doctor [OPTIONS] [-- COMMAND...]"));
   verb->add_flag("--json", *as_json, "As JSON");
   auto recorded = std::make_shared<std::string>();
-  verb->add_option("--recover", *recorded,
-                   "Say which communicators of a recorded job, whether it hung or not, --on-verdict "
-                   "recover could take from NCCL, and why not the others")
+  verb->add_option(
+          "--recover", *recorded,
+          "Say which communicators of a recorded job, whether it hung or not, --on-verdict "
+          "recover could take from NCCL, and why not the others")
       ->type_name("SESSION");
   verb->footer(
-      "Exit code: 0 when gordian can observe jobs here, else 1. With --recover: 0 all communicators, "
+      "Exit code: 0 when gordian can observe jobs here, else 1. With --recover: 0 all "
+      "communicators, "
       "1 not all, 3 the records have none.\nExample: gordian doctor -- ./train");
   verb->callback([=] {
     context->chosen = [=] {

@@ -56,8 +56,7 @@ void RecoveryOutlook::OnRecord(const model::JobModel& model, const model::CallRe
     return note(RecoveryCondition::kAbort, name + " has an operator of the program's own");
   }
   const auto stream = process->streams.find(operation.stream);
-  if (stream != process->streams.end() &&
-      (stream->second.flags & model::kStreamPerThread) != 0) {
+  if (stream != process->streams.end() && (stream->second.flags & model::kStreamPerThread) != 0) {
     return note(RecoveryCondition::kAbort, name + " is on a thread's own default stream");
   }
   if ((record.flags & model::kInPlace) == 0) return;
@@ -110,9 +109,8 @@ void RecoveryOutlook::Judge(const model::JobModel& model, int index, analyzer::C
     if (local->second.elsewhere) elsewhere = rank;
   }
   if (unseen > 0)
-    of_all(RecoveryCondition::kOneHost,
-           fmt::format("{} of its {} members {} not seen", unseen, comm.nranks,
-                       unseen == 1 ? "was" : "were"));
+    of_all(RecoveryCondition::kOneHost, fmt::format("{} of its {} members {} not seen", unseen,
+                                                    comm.nranks, unseen == 1 ? "was" : "were"));
   if (nodes.size() > 1)
     of_all(RecoveryCondition::kOneHost, fmt::format("its members are on {} hosts", nodes.size()));
   if (shares >= 0)

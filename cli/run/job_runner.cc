@@ -579,9 +579,9 @@ void JobRunner::TellRecovered(const std::vector<std::string>& operations, double
     return finding.recovery.recovered && finding.recovery.operations == operations;
   };
   const auto further = std::find_if(verdict.findings.begin(), verdict.findings.end(), is_of_it);
-  const model::Finding* const finding = is_of_it(verdict.main)               ? &verdict.main
+  const model::Finding* const finding = is_of_it(verdict.main)              ? &verdict.main
                                         : further != verdict.findings.end() ? &*further
-                                                                             : nullptr;
+                                                                            : nullptr;
   if (finding != nullptr) {
     std::set<std::string> lines;
     for (const model::WaitEdge& edge : finding->cycle)

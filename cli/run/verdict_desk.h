@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <map>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>

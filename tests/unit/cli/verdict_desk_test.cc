@@ -107,7 +107,8 @@ class DeskOfRecovery : public VerdictDeskTest {
 };
 
 TEST_F(DeskOfRecovery, ARefusalThatPassesIsNotSaid) {
-  EXPECT_EQ(Read(Cycle(model::RecoveryCondition::kPosted)).find("not recovered"), std::string::npos);
+  EXPECT_EQ(Read(Cycle(model::RecoveryCondition::kPosted)).find("not recovered"),
+            std::string::npos);
   EXPECT_TRUE(desk_.WantsTicks());
   EXPECT_FALSE(desk_.TakeRecovery().has_value());
   EXPECT_EQ(Read(Cycle(model::RecoveryCondition::kHold)).find("not recovered"), std::string::npos);
