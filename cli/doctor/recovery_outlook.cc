@@ -66,15 +66,16 @@ void RecoveryOutlook::OnRecord(const model::JobModel& model, const model::CallRe
 }
 
 void RecoveryOutlook::AtEnd(const model::JobModel& model, analyzer::CallSites* sites) {
+  const model::Names names(model.execution(), model.matcher());
   const auto count = static_cast<int>(model.matcher().comms().size());
   for (int index = 0; index < count; ++index) {
-    if (!model.matcher().comms()[index].host) Judge(model, index, sites);
+    if (!model.matcher().comms()[index].host) Judge(model, names, index, sites);
   }
 }
 
-void RecoveryOutlook::Judge(const model::JobModel& model, int index, analyzer::CallSites* sites) {
+void RecoveryOutlook::Judge(const model::JobModel& model, const model::Names& names, int index,
+                            analyzer::CallSites* sites) {
   const model::Communicator& comm = model.matcher().comms()[index];
-  const model::Names names(model.execution(), model.matcher());
   const Seen& seen = seen_[index];
   CommOutlook& out = communicators_.emplace_back();
   out.name = names.Comm(index);

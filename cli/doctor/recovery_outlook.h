@@ -1,8 +1,8 @@
-// Judges, of each NCCL communicator of a recorded job, whether --on-verdict recover could take it from
-// NCCL (docs/recovery.md), by the calls that the job has made so far, whether it hangs or not.
+// Judges, of each NCCL communicator of a recorded job, whether --on-verdict recover could take it
+// from NCCL (docs/recovery.md), by the calls that the job has made so far, whether it hangs or not.
 //
-// The records do not show whether a pool will have room, nor the cycle that may come: what is said of
-// a communicator holds for the calls that were seen.
+// The records show neither whether a pool will have room nor the cycle that may come: a judgement
+// holds for the calls that the records have.
 #ifndef GORDIAN_CLI_DOCTOR_RECOVERY_OUTLOOK_H_
 #define GORDIAN_CLI_DOCTOR_RECOVERY_OUTLOOK_H_
 
@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "analyzer/model/verdict/names.h"
 #include "analyzer/model/verdict/recovery.h"
 #include "analyzer/session/analysis.h"
 
@@ -56,7 +57,8 @@ class RecoveryOutlook final : public analyzer::TraceObserver {
     uint64_t operations = 0, in_place = 0, copy_bytes = 0;
     std::map<std::pair<model::RecoveryCondition, std::string>, Found> found;
   };
-  void Judge(const model::JobModel& model, int index, analyzer::CallSites* sites);
+  void Judge(const model::JobModel& model, const model::Names& names, int index,
+             analyzer::CallSites* sites);
 
   std::map<int, Seen> seen_;  // by index into Matcher::comms()
   std::set<std::pair<model::ProcessId, model::CommId>> registered_;
