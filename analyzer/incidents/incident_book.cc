@@ -182,7 +182,7 @@ class IncidentBook::Impl {
   uint64_t changes() {
     const std::lock_guard lock(mutex_);
     // A run counts what others write once it has an incident of its own.
-    if (folder_ != nullptr && NoteStamp() && (changes_ > 0 || !options_.runs)) ++changes_;
+    if (NoteStamp() && (changes_ > 0 || !options_.runs)) ++changes_;
     return changes_;
   }
 
@@ -228,8 +228,9 @@ class IncidentBook::Impl {
     NoteStamp();  // what this book has written is counted
   }
 
-  // Returns whether the store's files have changed since the last call. Other processes write them, too:
-  // `gordian incidents --ack` for one. Reading changes none of them while this book holds the store.
+  // Returns whether the store's files have changed since the last call. Other processes write them,
+  // too: `gordian incidents --ack` for one. Reading changes none of them while this book holds the
+  // store.
   bool NoteStamp() {
     Stamp now{};
     if (folder_ == nullptr) return false;

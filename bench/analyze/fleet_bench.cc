@@ -175,7 +175,7 @@ class Node {
   uint64_t acked() const { return acked_; }
   uint64_t batches() const { return program_.batches.size(); }
   uint64_t most_late_ns() const { return most_late_ns_; }
-  // Of each batch from when it was written to when it was acknowledged. After End().
+  // The server acknowledged each batch so long after this node wrote it. Valid after End().
   const std::vector<uint64_t>& latencies_ns() const { return latencies_ns_; }
 
   void End() {

@@ -99,8 +99,8 @@ void VerdictDesk::NoteRecovery(const model::Verdict& verdict) {
   }
 }
 
-// A cycle is proven as soon as it stands, while hosts may still be about to call what a recovery needs;
-// so a refusal counts once it has stood for a second.
+// A cycle is proven as soon as it stands, while hosts may still be about to call what a recovery
+// needs; so a refusal counts once it has stood for a second.
 void VerdictDesk::SayRefusals() {
   std::erase_if(refusals_, [&](auto& entry) {
     if (MonoNs() - entry.second.since_ns < kRefusalStandsNs) return false;
