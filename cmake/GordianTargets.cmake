@@ -82,10 +82,24 @@ if(NOT GORDIAN_SANITIZE)
   target_link_libraries(gordian_allocator INTERFACE "${GORDIAN_JEMALLOC}" ${CMAKE_DL_LIBS})
 endif()
 
-# Of a library marked UNITY the compiler takes the files of a folder at once: most of the time it parses
-# headers and instantiates templates that they share. ALONE lists files that it takes one by one, because a
-# name of theirs, local to the file, is another file's too. BUSY is one where tests spend their time:
-# sanitizers' builds, which optimize nothing else, optimize it.
+# The compiler takes the sources of a folder at once: most of the time it parses headers and
+# instantiates templates that they share.
+function(gordian_unity TARGET)
+  set_target_properties(${TARGET} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  foreach(source IN LISTS ARGN)
+    get_filename_component(folder "${source}" DIRECTORY)
+    string(REPLACE "/" "_" folder "${folder}")
+    set_source_files_properties("${source}" PROPERTIES UNITY_GROUP "${folder}_files")
+  endforeach()
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # It warns where a class of a header's has a member of a type local to the one file that defines it.
+    target_compile_options(${TARGET} PRIVATE -Wno-subobject-linkage)
+  endif()
+endfunction()
+
+# Of a library marked UNITY the compiler takes SRCS together; ALONE lists files that it takes one by one,
+# because a name of theirs, local to the file, is another file's too. BUSY is one where tests spend their
+# time: sanitizers' builds, which optimize nothing else, optimize it.
 function(gordian_library)
   cmake_parse_arguments(A "UNITY;BUSY" "NAME" "SRCS;DEPS;ALONE" ${ARGN})
   add_library(gordian_${A_NAME} STATIC ${A_SRCS} ${A_ALONE})
@@ -95,16 +109,7 @@ function(gordian_library)
     target_compile_options(gordian_${A_NAME} PRIVATE -O1)
   endif()
   if(A_UNITY)
-    set_target_properties(gordian_${A_NAME} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-    foreach(source IN LISTS A_SRCS)
-      get_filename_component(folder "${source}" DIRECTORY)
-      string(REPLACE "/" "_" folder "${folder}")
-      set_source_files_properties("${source}" PROPERTIES UNITY_GROUP "${folder}_files")
-    endforeach()
-    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-      # It warns where a class of a header's has a member of a type local to the one file that defines it.
-      target_compile_options(gordian_${A_NAME} PRIVATE -Wno-subobject-linkage)
-    endif()
+    gordian_unity(gordian_${A_NAME} ${A_SRCS})
   endif()
 endfunction()
 
