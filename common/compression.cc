@@ -3,6 +3,7 @@
 #include <zstd.h>
 
 #include <memory>
+#include <mutex>
 
 namespace gordian {
 namespace {
@@ -10,33 +11,71 @@ namespace {
 // Records resemble each other so much that the fastest level suffices.
 constexpr int kLevel = 1;
 
-// Creating a context takes longer than packing a small frame, so each thread keeps one.
-struct FreeContext {
-  void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
-  void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
+// Lends contexts, since creating one takes longer than packing a small frame. A context has tables of
+// up to a MiB: a server has a thread for each node, so a context for each thread would fill its
+// memory and the processor's caches.
+template <typename Context, Context* (*kCreate)(), size_t (*kFree)(Context*)>
+class Contexts {
+ public:
+  struct Return {
+    void operator()(Context* context) const { Shared().Take(context); }
+  };
+  using Lent = std::unique_ptr<Context, Return>;
+
+  // Null: zstd has no memory.
+  static Lent Borrow() { return Lent(Shared().Give()); }
+
+ private:
+  // Never destroyed: a thread may still compress while the process exits.
+  static Contexts& Shared() {
+    static Contexts* const contexts = new Contexts;
+    return *contexts;
+  }
+
+  // The one returned last: its tables are the likeliest to be in a cache.
+  Context* Give() {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!idle_.empty()) {
+        Context* const context = idle_.back();
+        idle_.pop_back();
+        return context;
+      }
+    }
+    return kCreate();
+  }
+
+  void Take(Context* context) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (idle_.size() < kMostIdle) {
+        idle_.push_back(context);
+        return;
+      }
+    }
+    kFree(context);
+  }
+
+  static constexpr size_t kMostIdle = 16;
+
+  std::mutex mutex_;
+  std::vector<Context*> idle_;
 };
 
-ZSTD_DCtx* Decompressor() {
-  thread_local const std::unique_ptr<ZSTD_DCtx, FreeContext> context(ZSTD_createDCtx());
-  return context.get();
-}
-
-ZSTD_CCtx* Compressor() {
-  thread_local const std::unique_ptr<ZSTD_CCtx, FreeContext> context(ZSTD_createCCtx());
-  return context.get();
-}
+using Compressors = Contexts<ZSTD_CCtx, ZSTD_createCCtx, ZSTD_freeCCtx>;
+using Decompressors = Contexts<ZSTD_DCtx, ZSTD_createDCtx, ZSTD_freeDCtx>;
 
 }  // namespace
 
 Status Compress(std::string_view contents, std::string* out) {
   const size_t before = out->size();
   out->resize(before + ZSTD_compressBound(contents.size()));
-  ZSTD_CCtx* const context = Compressor();
+  const Compressors::Lent context = Compressors::Borrow();
   if (context == nullptr) {
     out->resize(before);
     return Status::Unavailable("compression failed: no memory");
   }
-  const size_t n = ZSTD_compressCCtx(context, out->data() + before, out->size() - before,
+  const size_t n = ZSTD_compressCCtx(context.get(), out->data() + before, out->size() - before,
                                      contents.data(), contents.size(), kLevel);
   if (ZSTD_isError(n) != 0) {
     out->resize(before);
@@ -72,13 +111,13 @@ bool Decompress(std::string_view frame, size_t most, std::vector<char>* out, std
     return false;
   }
   out->resize(static_cast<size_t>(*claimed));
-  ZSTD_DCtx* const context = Decompressor();
+  const Decompressors::Lent context = Decompressors::Borrow();
   if (context == nullptr) {
     *why = "decompression failed: no memory";
     return false;
   }
   const size_t n =
-      ZSTD_decompressDCtx(context, out->data(), out->size(), frame.data(), frame.size());
+      ZSTD_decompressDCtx(context.get(), out->data(), out->size(), frame.data(), frame.size());
   if (ZSTD_isError(n) != 0) {
     *why = std::string("decompression failed: ") + ZSTD_getErrorName(n);
     return false;
