@@ -3,7 +3,7 @@
 //
 // Rounds, while anything is unfinished: one every 100 ms; when the last one found something stuck
 // that another could confirm, 20 ms after its end; else every 500 ms. The next round is asked for
-// only when every node has answered the last (or its stream has died, or it took longer than
+// only when every node has answered the last (or its stream has died, or it sent nothing for
 // round_timeout), so no two rounds overlap: what the proof rests on.
 #ifndef GORDIAN_ANALYZER_INGEST_INGEST_SERVICE_H_
 #define GORDIAN_ANALYZER_INGEST_INGEST_SERVICE_H_

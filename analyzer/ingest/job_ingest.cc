@@ -242,7 +242,7 @@ grpc::Status JobIngest::Serve(IngestStream* stream, Node* node, StreamGuard::Pla
       const bool fresh = TakeBatch(batch, node, &answer, &answers);
       if (answers) rounds_->Answer(index, std::move(answer));  // waits for the other nodes'
       if (!fresh) continue;
-      if (news) rounds_->Poke();
+      if (news) rounds_->Delivered(index);
       join_rounds();
       if (!options_.fleet) outbox.Acknowledge(node->status.last_batch);
     } else if (message.has_ping()) {

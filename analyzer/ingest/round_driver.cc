@@ -62,9 +62,10 @@ void RoundDriver::Answer(Node node, v1::Round&& round) {
   }
 }
 
-void RoundDriver::Poke() {
+void RoundDriver::Delivered(Node node) {
   std::lock_guard lock(mutex_);
   quiet_rounds_ = 0;
+  if (const auto found = owing_.find(node); found != owing_.end()) found->second = Clock::now();
   if (idle_) driver_.notify_all();
 }
 
@@ -138,7 +139,7 @@ void RoundDriver::Request(std::unique_lock<std::mutex>& lock, Clock::time_point 
   owing_.clear();
   std::vector<Asker> requests;
   for (const auto& [node, request] : nodes_) {
-    owing_.insert(node);
+    owing_.emplace(node, now);
     requests.push_back(request);
   }
   v1::RoundRequest asked;
@@ -154,6 +155,21 @@ void RoundDriver::Request(std::unique_lock<std::mutex>& lock, Clock::time_point 
   lock.lock();
   requesting_ = false;
   ended_.notify_all();
+}
+
+// Called at deadline_, which it puts off to when the next node will have been silent for too long.
+void RoundDriver::DropSilent(Clock::time_point now) {
+  const Clock::time_point last = requested_ + pace_.round_patience;
+  const size_t dropped = std::erase_if(owing_, [&](const auto& owes) {
+    return now >= last || now >= owes.second + pace_.round_timeout;
+  });
+  if (dropped > 0) {
+    spdlog::warn("round {}: {} of {} nodes did not answer in time", round_, dropped, nodes_.size());
+  }
+  deadline_ = last;
+  for (const auto& [node, heard] : owing_) {
+    deadline_ = std::min(deadline_, heard + pace_.round_timeout);
+  }
 }
 
 void RoundDriver::Run() {
@@ -175,10 +191,8 @@ void RoundDriver::Run() {
     }
     if (open_) {
       if (now >= deadline_ && !owing_.empty()) {
-        spdlog::warn("round {}: {} of {} nodes did not answer in time", round_, owing_.size(),
-                     nodes_.size());
-        owing_.clear();
-        EndRound(lock);
+        DropSilent(now);
+        if (owing_.empty()) EndRound(lock);
         continue;
       }
       driver_.wait_until(lock, owing_.empty() ? next_tick : std::min(deadline_, next_tick));

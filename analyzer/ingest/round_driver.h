@@ -11,7 +11,6 @@
 #include <functional>
 #include <map>
 #include <mutex>
-#include <set>
 #include <thread>
 
 #include "analyzer/ingest/round_pace.h"
@@ -46,8 +45,9 @@ class RoundDriver {
   // the driver did not ask for, or that came too late, is ignored.
   void Answer(Node node, v1::Round&& round);
 
-  // Events came: if rounds were slow because nothing was unfinished, that may be over.
-  void Poke();
+  // Events of this node came, which is thus on its way to an answer that it owes. If rounds were
+  // slow because nothing was unfinished, that may be over.
+  void Delivered(Node node);
 
   // No more rounds; one that has not ended at all nodes is forgotten, and no caller waits for it.
   void Stop();
@@ -62,6 +62,7 @@ class RoundDriver {
   Clock::time_point Due(Clock::time_point now);
   void Request(std::unique_lock<std::mutex>& lock, Clock::time_point now);
   void EndRound(std::unique_lock<std::mutex>& lock);
+  void DropSilent(Clock::time_point now);
 
   Analysis* const analysis_;
   const RoundPace pace_;
@@ -74,7 +75,8 @@ class RoundDriver {
   bool requesting_ = false;  // the driver is in a `request`
   uint64_t round_;           // the last one asked for, or the number before the first
   bool asked_ = false;       // any
-  std::set<Node> owing_;     // who has not answered it
+  // Who has not answered it, and when it sent something last (at first: when it was asked).
+  std::map<Node, Clock::time_point> owing_;
   bool open_ = false;        // it has not ended
   v1::Round merged_;
   Clock::time_point requested_, finished_, deadline_;

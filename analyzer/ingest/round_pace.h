@@ -13,7 +13,12 @@ struct RoundPace {
   // milliseconds on busy processors.
   std::chrono::milliseconds confirming_runtime{1000};
   std::chrono::milliseconds idle{500};            // nothing is unfinished
-  std::chrono::milliseconds round_timeout{2000};  // a node that answers later is left out
+  // A round leaves out a node that sends nothing for so long.
+  std::chrono::milliseconds round_timeout{2000};
+  // The same of one that goes on sending what it recorded before it can answer, as all do when the
+  // analyzer is slower than the job. Only a round that has their answers is about one time: a round
+  // without them shows an old state of theirs beside a new one of others.
+  std::chrono::milliseconds round_patience{10000};
 };
 
 }  // namespace gordian::analyzer

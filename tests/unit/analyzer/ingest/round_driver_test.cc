@@ -102,7 +102,7 @@ TEST_F(RoundDriverTest, IdleJobsAreAskedSeldomAndBusyOnesOften) {
   job.Collective(0, "ncclAllReduce", 1, 1, 8);
   Feed(&job);
   ASSERT_TRUE(analysis_.HasUnfinished());
-  driver.Poke();
+  driver.Delivered(1);
   last = next;
   next = node.Next();
   EXPECT_LT(next.at - last.at, pace_.idle);
@@ -209,6 +209,57 @@ TEST_F(RoundDriverTest, ALateOrLostNodeHoldsNobodyUp) {
   driver.Leave(2);  // its stream died
   waiting.join();
   EXPECT_EQ(driver.rounds(), 3u);
+  driver.Stop();
+}
+
+// A node of a job that is quicker than the analyzer has much to send before its answer.
+TEST_F(RoundDriverTest, WaitsForANodeThatStillDelivers) {
+  pace_.round_timeout = milliseconds(200);
+  Node a, b;
+  RoundDriver driver(&analysis_, pace_);
+  driver.Join(2, b.Request());
+  const uint64_t first = b.Next().round;
+  driver.Join(1, a.Request());
+  driver.Answer(2, AnswerTo(first, 10));
+  const Node::Asked asked = a.Next();
+  EXPECT_EQ(b.Next().round, asked.round);
+  std::thread waiting([&] { driver.Answer(1, AnswerTo(asked.round, 100)); });
+  const Clock::time_point until = Clock::now() + 5 * pace_.round_timeout;
+  while (Clock::now() < until) {
+    driver.Delivered(2);
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  EXPECT_EQ(driver.rounds(), 1u);
+  driver.Answer(2, AnswerTo(asked.round, 100));
+  waiting.join();
+  EXPECT_EQ(driver.rounds(), 2u);
+  EXPECT_EQ(driver.ignored(), 0u);
+  driver.Stop();
+}
+
+TEST_F(RoundDriverTest, LeavesOutANodeThatDeliversButNeverAnswers) {
+  pace_.round_timeout = milliseconds(200);
+  pace_.round_patience = milliseconds(500);
+  Node a, b;
+  RoundDriver driver(&analysis_, pace_);
+  driver.Join(2, b.Request());
+  const uint64_t first = b.Next().round;
+  driver.Join(1, a.Request());
+  driver.Answer(2, AnswerTo(first, 10));
+  const Node::Asked asked = a.Next();
+  const Clock::time_point begin = Clock::now();
+  std::atomic<bool> ended = false;
+  std::thread delivering([&] {
+    while (!ended) {
+      driver.Delivered(2);
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  });
+  driver.Answer(1, AnswerTo(asked.round, 100));
+  EXPECT_GE(Clock::now() - begin, pace_.round_timeout);
+  EXPECT_EQ(driver.rounds(), 2u);
+  ended = true;
+  delivering.join();
   driver.Stop();
 }
 
