@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 namespace gordian::analyzer {
 namespace {
@@ -66,6 +67,9 @@ void FleetNotes::OnEvent(const v1::Event& event) {
 std::vector<std::string> FleetNotes::Texts() const {
   std::vector<std::string> texts, here;
   std::set<std::string> names;
+  // Two nodes may have one name, as two of Slurm's on one machine; their numbers tell them apart. A
+  // node that came again under its name and number is one node.
+  std::set<std::pair<std::string, int32_t>> joined;
   std::set<int32_t> ranks;
   for (const auto& [index, node] : nodes_) {
     if (node.away && !node.ended) {
@@ -76,17 +80,18 @@ std::vector<std::string> FleetNotes::Texts() const {
           fmt::format("{} batches of events from {} are missing", node.lost_batches, node.name));
     }
     if (names.insert(node.name).second) here.push_back(node.name);
+    joined.emplace(node.name, node.rank);
     if (node.rank >= 0) ranks.insert(node.rank);
   }
-  if (names.size() < expected_ && !job_ended_) {
+  if (joined.size() < expected_ && !job_ended_) {
     std::vector<std::string> missing;
-    if (ranks.size() == names.size()) {  // with known numbers, the missing ones can be named
+    if (ranks.size() == joined.size()) {  // with known numbers, the missing ones can be named
       for (uint32_t rank = 0; rank < expected_; ++rank) {
         if (!ranks.contains(static_cast<int32_t>(rank))) missing.push_back(std::to_string(rank));
       }
     }
     texts.push_back(fmt::format("{} of {} nodes, which have not joined{} (joined: {})",
-                                expected_ - names.size(), expected_,
+                                expected_ - joined.size(), expected_,
                                 missing.empty() ? "" : ": number " + List(missing), List(here)));
   }
   return texts;
