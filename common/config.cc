@@ -13,7 +13,7 @@ constexpr Setting kSettings[] = {
     {"GORDIAN_ANALYZER", "run", "", "HOST:PORT of `gordian serve`; empty: analyze inside `run`"},
     {"GORDIAN_JOB", "run", "from the launcher, or unique",
      "name of the job at GORDIAN_ANALYZER; nodes that give the same name are one job"},
-    {"GORDIAN_NODE", "run", "<host>", "name of this node at GORDIAN_ANALYZER"},
+    {"GORDIAN_NODE", "run", "from Slurm, or <host>", "name of this node at GORDIAN_ANALYZER"},
     {"GORDIAN_NODES", "run", "from the launcher", "how many nodes the job has"},
     {"GORDIAN_SPOOL_MB", "run", "4096",
      "MiB on disk for batches that GORDIAN_ANALYZER lacks; when full, gordian stops draining"},

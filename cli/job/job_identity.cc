@@ -45,6 +45,9 @@ std::optional<Task> OwnTask(const Environment& environment) {
       {"TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE"},
       {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
       {"PMI_RANK", "PMI_RANK", "PMI_SIZE"},
+      // deepspeed starts ranks with torchrun's variables but without its run id. RANK and
+      // WORLD_SIZE alone may number nodes, as Kubeflow's do.
+      {"LOCAL_RANK", "RANK", "WORLD_SIZE"},
       {"SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"},
       {"SLURM_STEP_ID", "SLURM_PROCID", "SLURM_NTASKS"}};
   for (const Family& family : kFamilies) {
@@ -55,6 +58,14 @@ std::optional<Task> OwnTask(const Environment& environment) {
     }
   }
   return std::nullopt;
+}
+
+// Returns the node's name in Slurm, which the user knows, and which differs between two nodes on
+// one machine. MPICH's launcher, started by a batch script, gives the first node's to all ranks.
+std::optional<std::string> SlurmNode(const Environment& environment) {
+  const bool of_srun = Set(environment, "SLURM_STEP_ID") && !Set(environment, "PMI_RANK") &&
+                       !Set(environment, "OMPI_COMM_WORLD_RANK");
+  return of_srun ? Set(environment, "SLURMD_NODENAME") : std::nullopt;
 }
 
 Status CheckName(std::string_view name, const std::string& text) {
@@ -96,7 +107,9 @@ StatusOr<JobIdentity> IdentifyJob(const JobIdentityFlags& flags, const Environme
     identity.named = false;
     identity.job = host + "-" + std::to_string(pid) + "-" + std::to_string(time_ns / 1'000'000);
   }
-  identity.node = flags.node ? *flags.node : Set(environment, "GORDIAN_NODE").value_or(host);
+  identity.node =
+      flags.node ? *flags.node
+                 : Set(environment, "GORDIAN_NODE").value_or(SlurmNode(environment).value_or(host));
   if (flags.node || Set(environment, "GORDIAN_NODE")) {
     GORDIAN_RETURN_IF_ERROR(CheckName(flags.node ? "--node" : "GORDIAN_NODE", identity.node));
   }
@@ -123,6 +136,7 @@ StatusOr<JobIdentity> IdentifyJob(const JobIdentityFlags& flags, const Environme
       !Set(environment, "GORDIAN_NODES")) {
     identity.nodes_expected = static_cast<uint32_t>(task->tasks);
     identity.node_rank = task->rank;
+    identity.one_of_tasks = true;
     if (!flags.node && !Set(environment, "GORDIAN_NODE")) {
       identity.node += ":" + std::to_string(task->rank);
     }

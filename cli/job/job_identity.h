@@ -18,6 +18,8 @@ struct JobIdentity {
   std::string node;
   uint32_t nodes_expected = 0;  // 0: not known
   int32_t node_rank = -1;       // -1: not known
+  // A launcher started several gordians, of which this is number `node_rank`.
+  bool one_of_tasks = false;
 };
 
 struct JobIdentityFlags {

@@ -474,6 +474,13 @@ int Run(const RunFlags& flags, std::vector<std::string> command, const MakeRunPa
                " come over a network that proves nobody's name, so they will not end this job; "
                "if you trust it, add --trust-analyzer, or use TLS (--tls-ca)");
   }
+  // MPICH names no job, for one. The first task says so for all of them.
+  const JobIdentity& own = options.identity;
+  if (!config->analyzer.empty() && own.one_of_tasks && !own.named && own.node_rank == 0) {
+    PrintError("the launcher started " + std::to_string(own.nodes_expected) +
+               " tasks and gives their job no name, so " + config->analyzer +
+               " takes each for a job of its own; give all of them one --job NAME");
+  }
   if (config->on_verdict == OnVerdict::kRecover && !config->quiet) {
     WriteAll(STDERR_FILENO,
              "gordian: armed for recovery: behind each operation stand an event and a gate, and "
@@ -606,7 +613,7 @@ void AddRunVerb(CLI::App& app, VerbContext* context) {
           "one job (default: from Slurm or torchrun)")
       ->type_name("NAME");
   verb->add_option("--node", flags->identity.node,
-                   "With --analyzer: name of this node (default: host)")
+                   "With --analyzer: name of this node (default: from Slurm, or the host)")
       ->type_name("NAME");
   verb->add_option("--nodes", flags->identity.nodes,
                    "With --analyzer: how many nodes the job has (default: from Slurm)")

@@ -93,6 +93,39 @@ TEST(JobIdentityTest, OneOfSeveralTasksIsANodeOfItsOwn) {
                                        {"PMI_SIZE", "1"}});
   EXPECT_EQ(worker.node_rank, 5);
   EXPECT_EQ(worker.nodes_expected, 8u);
+  EXPECT_TRUE(worker.one_of_tasks);
+}
+
+TEST(JobIdentityTest, RanksOfDeepspeedAreTasksAndKubeflowsPodsAreNot) {
+  const JobIdentity rank =
+      Identify({{"RANK", "9"}, {"LOCAL_RANK", "1"}, {"WORLD_SIZE", "16"}, {"CROSS_RANK", "1"}});
+  EXPECT_EQ(rank.node, "host7:9");
+  EXPECT_EQ(rank.nodes_expected, 16u);
+  EXPECT_EQ(rank.node_rank, 9);
+  EXPECT_TRUE(rank.one_of_tasks);
+  EXPECT_FALSE(rank.named);
+  // A pod that starts torchrun: what RANK numbers may be nodes or not.
+  const JobIdentity pod = Identify({{"RANK", "1"}, {"WORLD_SIZE", "2"}});
+  EXPECT_EQ(pod.node, "host7");
+  EXPECT_EQ(pod.nodes_expected, 0u);
+  EXPECT_FALSE(pod.one_of_tasks);
+}
+
+TEST(JobIdentityTest, ATaskOfSrunHasTheNameOfSlurmsNode) {
+  std::map<std::string, std::string> task = {
+      {"SLURM_JOB_ID", "7"},         {"SLURM_STEP_ID", "0"},      {"SLURM_NNODES", "2"},
+      {"SLURM_NODEID", "1"},         {"SLURM_PROCID", "1"},       {"SLURM_STEP_NUM_TASKS", "2"},
+      {"SLURM_STEP_NUM_NODES", "2"}, {"SLURMD_NODENAME", "gpu-7"}};
+  EXPECT_EQ(Identify(task).node, "gpu-7");
+  EXPECT_EQ(Identify(task, {.node = "mine"}).node, "mine");
+  task["SLURM_STEP_NUM_TASKS"] = "4";
+  EXPECT_EQ(Identify(task).node, "gpu-7:1");
+  // mpiexec of MPICH in a batch script hands its own node's name on to all ranks.
+  task["PMI_RANK"] = "3";
+  task["PMI_SIZE"] = "4";
+  EXPECT_EQ(Identify(task).node, "host7:3");
+  // The batch script itself is no task of srun.
+  EXPECT_EQ(Identify({{"SLURM_JOB_ID", "7"}, {"SLURMD_NODENAME", "gpu-7"}}).node, "host7");
 }
 
 TEST(JobIdentityTest, NonsenseIsNamed) {
