@@ -8,6 +8,12 @@
 # do the same. Another user's files this never touches: it runs as the job's user.
 #
 # No prolog is needed. An epilog that fails would drain the node, so this one always ends with 0.
+
+# Slurm starts it without slurmd's variables and without a PATH; bash takes the usual folders. Put
+# gordian's in front if it is in none of them.
+export PATH
+textfiles=${GORDIAN_TEXTFILES:-/var/lib/prometheus/node-exporter}
+
 for folder in /dev/shm/gordian-"$SLURM_JOB_UID"-*; do
   [ -d "$folder" ] || continue
   # shellcheck disable=SC2016  # the scratch folder is the user's
@@ -18,5 +24,5 @@ for folder in /dev/shm/gordian-"$SLURM_JOB_UID"-*; do
   break
 done
 # Metrics that `gordian run --metrics-file` left for node-exporter, if jobs name them by their id.
-rm -f "${GORDIAN_TEXTFILES:-/var/lib/prometheus/node-exporter}/gordian-$SLURM_JOB_ID".prom
+rm -f "$textfiles/gordian-$SLURM_JOB_ID.prom"
 exit 0
