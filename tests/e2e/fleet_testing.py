@@ -427,7 +427,7 @@ def run(function, rng):
         for path in sorted(glob.glob(case.work + "/*.err")):
             with open(path, errors="replace") as f:
                 print(f"--- {os.path.basename(path)}\n{f.read()[:3000]}")
-        print(f"evidence: {case.work}")
+        print(f"evidence: {case.work}\nagain: python3 {sys.argv[0]} {BUILD.folder} {function.__name__}")
         return False
     shutil.rmtree(case.work, ignore_errors=True)
     print(f"passed {function.__name__} ({time.monotonic() - begin:.1f} s)", flush=True)

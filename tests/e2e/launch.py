@@ -53,7 +53,7 @@ sys.exit(max(p.wait() for p in started))
 """
 
 
-class Launch(CliTest):
+class LaunchTest(CliTest):
     def setUp(self):
         super().setUp()
         self.need(RANK)
@@ -76,6 +76,19 @@ class Launch(CliTest):
         with open(os.path.join(session, "manifest.json")) as f:
             return sorted(p["rank"] for p in json.load(f)["processes"])
 
+    def serve(self):
+        server = self.start("serve", "--listen", "127.0.0.1:0", "--sessions", self.path("jobs"), "--json")
+        address = json.loads(server.stdout.readline())["listening"]
+        return server, address
+
+    def only_job(self):
+        jobs = glob.glob(self.path("jobs/*/manifest.json"))
+        self.assertEqual(len(jobs), 1, jobs)
+        with open(jobs[0]) as f:
+            return os.path.dirname(jobs[0]), json.load(f)
+
+
+class Launch(LaunchTest):
     def test_variables(self):
         for name, variables in VARIABLES.items():
             for twin in ([], ["--twin"]):
@@ -199,17 +212,6 @@ class Launch(CliTest):
                 self.check(self.verdict(session), done, twin)
                 self.assertEqual(self.ranks_of(session), [0, 1, 2])
 
-    def serve(self):
-        server = self.start("serve", "--listen", "127.0.0.1:0", "--sessions", self.path("jobs"), "--json")
-        address = json.loads(server.stdout.readline())["listening"]
-        return server, address
-
-    def only_job(self):
-        jobs = glob.glob(self.path("jobs/*/manifest.json"))
-        self.assertEqual(len(jobs), 1, jobs)
-        with open(jobs[0]) as f:
-            return os.path.dirname(jobs[0]), json.load(f)
-
     def test_run_inside_mpirun_is_one_job(self):
         for twin in ([], ["--twin"]):
             with self.subTest(twin=bool(twin)):
@@ -257,6 +259,79 @@ class Launch(CliTest):
                 self.assertEqual(sorted(n["number"] for n in manifest["nodes"]), [0, 1, 2])
                 done = subprocess.CompletedProcess([], max(t.returncode for t in tasks), "", "\n".join(said))
                 self.check(self.verdict(folder), done, twin)
+                server.send_signal(signal.SIGTERM)
+                server.wait(60)
+
+
+class Mpich(LaunchTest):
+    def mpiexec(self):
+        found = shutil.which("mpiexec.mpich")
+        if found is None:
+            self.skipTest("mpiexec.mpich is not installed (apt-get install mpich)")
+        return [found, "-localhost", "localhost"]
+
+    def meet(self):
+        shutil.rmtree(self.path("meet"))
+        os.mkdir(self.path("meet"))
+        return self.path("meet")
+
+    def launch(self, *command):
+        return subprocess.run(command, env=environment(), cwd=self.work, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=100)
+
+    def test_run_around_mpiexec(self):
+        for twin in ([], ["--twin"]):
+            with self.subTest(twin=bool(twin)):
+                session = self.path("mpich" + "".join(twin))
+                done = self.gordian("run", "--emulator", "--session", session, "--on-verdict",
+                                    "kill", "--", *self.mpiexec(), "-n", "4", RANK, self.meet(),
+                                    *twin, env=environment())
+                self.check(self.verdict(session), done, twin, ranks=4)
+                self.assertEqual(self.ranks_of(session), [0, 1, 2, 3])
+
+    def two_hosts(self):
+        """Options for MPICH's launcher to start two ranks on each of two hosts, by what stands in
+        for ssh: it passes no variable of the caller's on."""
+        ssh = self.write("ssh", f"""#!/bin/sh
+while [ "${{1#-}}" != "$1" ]; do shift; done
+shift
+exec env -i PATH="$PATH" HOME="$HOME" sh -c "cd {self.work} && $*"
+""", 0o755)
+        return ["-hosts", "alpha,beta", "-ppn", "2", "-launcher", "ssh", "-launcher-exec", ssh]
+
+    def test_run_inside_mpiexec_is_one_job(self):
+        for twin in ([], ["--twin"]):
+            with self.subTest(twin=bool(twin)):
+                shutil.rmtree(self.path("jobs"), ignore_errors=True)
+                server, address = self.serve()
+                done = self.launch(*self.mpiexec(), *self.two_hosts(), "-n", "4", GORDIAN, "run",
+                                   "--emulator", "--analyzer", address, "--job", "mpich",
+                                   "--on-verdict", "kill", "--", RANK, self.meet(), *twin)
+
+                def over():
+                    return self.only_job()[1]["job_ended"]
+                self.assertTrue(wait_until(over, seconds=60), done.stderr)
+                folder, manifest = self.only_job()
+                self.assertEqual(manifest["job"], "mpich")
+                nodes = sorted((n["number"], n["node"].split(":")[1]) for n in manifest["nodes"])
+                self.assertEqual(nodes, [(0, "0"), (1, "1"), (2, "2"), (3, "3")])
+                # Once one has ended its rank, mpiexec ends the others, whatever they are at.
+                self.check(self.verdict(folder), done, twin, ranks=4, stacks=False)
+                server.send_signal(signal.SIGTERM)
+                server.wait(60)
+
+    def test_tasks_without_a_job_name_are_told_so_once(self):
+        for named in ("", "--job x"):
+            with self.subTest(named):
+                server, address = self.serve()
+                task = self.write("task", f"#!/bin/sh\nexec {GORDIAN} run --emulator --analyzer "
+                                  f"{address} {named} -- {RANK} {self.meet()} --twin\n", 0o755)
+                ranks = json.dumps([(r, VARIABLES["mpich"](r, 3)) for r in range(3)])
+                done = self.launch(sys.executable, "-c", LAUNCHER, task, "", ranks)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                said = [line for line in done.stderr.splitlines() if "--job NAME" in line]
+                self.assertEqual(len(said), 0 if named else 1, done.stderr)
+                self.assertTrue(named or "started 3 tasks" in said[0], said)
                 server.send_signal(signal.SIGTERM)
                 server.wait(60)
 
