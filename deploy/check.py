@@ -287,7 +287,8 @@ def check_scripts():
         except SyntaxError as error:
             problems.append(str(error))
     check("Python scripts compile", problems)
-    report("skipped", "slurm, ray", "recipes that need a cluster")
+    report("skipped", "slurm", "recipes that the tests e2e.slurm.* run")
+    report("skipped", "ray", "a recipe that needs a cluster")
 
 
 def check_container():
