@@ -19,7 +19,7 @@ import sys
 import fleet_testing
 import slurm_cluster
 from fleet_testing import BUILD, PATIENCE, expect, read_json, skip, wait_for
-from slurm_cluster import DEPLOY, ask, environment, run
+from slurm_cluster import DEPLOY, ask, begin, environment
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LAUNCHER = os.path.join(HERE, "launcher.py")
@@ -67,13 +67,33 @@ def closed(folder):
     return (read_json(os.path.join(folder, "manifest.json")) or {}).get("closed")
 
 
+def jobs_of(sessions):
+    """The folders of a server's jobs. train.sbatch puts the nodes' own sessions beside them."""
+    return [*glob.glob(sessions + "/slurm-*"), *glob.glob(sessions + "/mpi-*")]
+
+
 def only_job(sessions):
     """The folder of the one job that a server knew, once it is closed."""
-    # train.sbatch puts the nodes' own sessions there, too.
-    paths = [*glob.glob(sessions + "/slurm-*"), *glob.glob(sessions + "/mpi-*")]
-    expect(len(paths) == 1, "jobs of the server:", paths)
-    wait_for(lambda: closed(paths[0]), "the job is closed")
-    return paths[0]
+    folders = jobs_of(sessions)
+    expect(len(folders) == 1, "jobs of the server:", folders)
+    wait_for(lambda: closed(folders[0]), "the job is closed")
+    return folders[0]
+
+
+def let_hang(sessions, address, until, **more):
+    """Lets the ranks go on to where they hang, once the server sees all of them. A deadlock that is
+    proven before of some is proven all the same, but who began it is then open."""
+    def all_seen():
+        done = [subprocess.run([BUILD.gordian, "status", "--analyzer", address, "--job",
+                                os.path.basename(folder), "--json"], capture_output=True,
+                               text=True, timeout=PATIENCE, env=environment(**more))
+                for folder in jobs_of(sessions)]
+        ranks = [rank for status in done if status.stdout
+                 for rank in json.loads(status.stdout)["ranks"]]
+        return len([rank for rank in ranks if rank["nccl_calls"] > 10]) == RANKS
+    wait_for(all_seen, "the server sees all ranks")
+    with open(until, "w"):
+        pass
 
 
 def check_job(folder, twin, code, nodes, name):
@@ -106,11 +126,18 @@ def hang_and_twin(function):
     return both
 
 
+def job(case, twin):
+    """The command of a rank. The ranks step until they may hang."""
+    return [rank(), case.path("meet"), *twin, "--until", case.path("meet/until")]
+
+
 def beside_server(case, twin, nodes, start, name=r"slurm-\d+\.0"):
-    """Runs what `start(address)` starts beside a `gordian serve`, and checks the job it knows."""
+    """Has `start(address)` start a job beside a `gordian serve`, and checks what that knows."""
     shutil.rmtree(case.path("sessions"), ignore_errors=True)
     server = case.server()
-    code = start(f"head:{server.port}")
+    process = start(f"head:{server.port}")
+    let_hang(server.sessions, f"127.0.0.1:{server.port}", case.path("meet/until"))
+    code = process.wait(PATIENCE)
     folder = only_job(server.sessions)
     server.stop()
     check_job(folder, twin, code, nodes, name)
@@ -125,8 +152,8 @@ def srun_around_launchers(case, twin):
                 "--ranks", str(RANKS), "--meet", case.path("meet"), "--max-restarts", "0", "--"]
 
     def start(address):
-        return run(case, "srun", "srun", "--nodes=2", "--ntasks-per-node=1",
-                   *gordian_run(address), *launcher, rank(), case.path("meet"), *twin)
+        return begin(case, "srun", "srun", "--nodes=2", "--ntasks-per-node=1",
+                   *gordian_run(address), *launcher, *job(case, twin))
     beside_server(case, twin, NODES, start)
 
 
@@ -139,8 +166,8 @@ def of_tasks(host=None):
 def srun_around_ranks(case, twin):
     """`srun gordian run ... -- ./train`: a gordian in each of two tasks on each node."""
     def start(address):
-        return run(case, "srun", "srun", "--nodes=2", "--ntasks-per-node=2",
-                   *gordian_run(address), rank(), case.path("meet"), *twin)
+        return begin(case, "srun", "srun", "--nodes=2", "--ntasks-per-node=2",
+                   *gordian_run(address), *job(case, twin))
     beside_server(case, twin, of_tasks(), start)
 
 
@@ -155,8 +182,8 @@ def task_prolog(case, twin):
             named = {"GORDIAN_SITE_ANALYZER": nowhere, "GORDIAN_ANALYZER": address}
         # Without --analyzer there is nothing to trust on the command line.
         command = [*gordian_run("")[:-1], "--trust-analyzer", "--"]
-        return run(case, "srun", "srun", "--nodes=2", "--ntasks-per-node=2", *command, rank(),
-                   case.path("meet"), *twin, **named)
+        return begin(case, "srun", "srun", "--nodes=2", "--ntasks-per-node=2", *command,
+                   *job(case, twin), **named)
     beside_server(case, twin, of_tasks(), start)
 
 
@@ -169,8 +196,8 @@ def mpiexec_of_mpich(case, twin):
         return skip("mpiexec_of_mpich: no mpiexec.mpich (apt-get install mpich)")
 
     def start(address):
-        return run(case, "salloc", "salloc", "--nodes=2", "--ntasks-per-node=2", mpiexec, "-n",
-                   str(RANKS), *gordian_run(address), rank(), case.path("meet"), *twin)
+        return begin(case, "salloc", "salloc", "--nodes=2", "--ntasks-per-node=2", mpiexec, "-n",
+                   str(RANKS), *gordian_run(address), *job(case, twin))
     return beside_server(case, twin, of_tasks("head"), start)
 
 
@@ -182,9 +209,9 @@ def mpirun_of_open_mpi(case, twin):
 
     def start(address):
         # Open MPI talks over loopback only when told so.
-        return run(case, "salloc", "salloc", "--nodes=2", "--ntasks-per-node=2", mpirun,
-                   "--allow-run-as-root", "-np", str(RANKS), *gordian_run(address), rank(),
-                   case.path("meet"), *twin, OMPI_MCA_oob_tcp_if_include="lo", TMPDIR=case.work)
+        return begin(case, "salloc", "salloc", "--nodes=2", "--ntasks-per-node=2", mpirun,
+                   "--allow-run-as-root", "-np", str(RANKS), *gordian_run(address),
+                   *job(case, twin), OMPI_MCA_oob_tcp_if_include="lo", TMPDIR=case.work)
     return beside_server(case, twin, of_tasks("head"), start, r"mpi-\d+")
 
 
@@ -193,9 +220,16 @@ def mpirun_of_open_mpi(case, twin):
 class Batch:
     """train.sbatch as it is, on two nodes without GPUs."""
 
-    def __init__(self, case, name, on_verdict, *program):
+    # A start's ranks meet in a folder of its own. A start after the first is of the twin.
+    PROGRAM = """meet=$MEET/${SLURM_RESTART_COUNT:-0}
+mkdir -p "$meet"
+exec "$0" "$meet" --until "$meet/until" ${SLURM_RESTART_COUNT:+--twin} "$@"
+"""
+
+    def __init__(self, case, name, on_verdict, twin=()):
         for folder in (name, f"{name}/bin", f"{name}/meet"):
             os.mkdir(case.path(folder))
+        self.meet = case.path(f"{name}/meet")
         with open(case.path(f"{name}/bin/torchrun"), "w") as f:
             f.write(TORCHRUN)
         os.chmod(case.path(f"{name}/bin/torchrun"), 0o755)
@@ -203,20 +237,28 @@ class Batch:
             f.write(f'[run]\nemulator = true\non-verdict = "{on_verdict}"\n'
                     'trust-analyzer = true\n')
         env = environment(GORDIAN_CONFIG=case.path(f"{name}/gordian.toml"), LAUNCHER=LAUNCHER,
-                          SLURM_GPUS_ON_NODE=str(RANKS // 2), MEET=case.path(f"{name}/meet"))
+                          SLURM_GPUS_ON_NODE=str(RANKS // 2), MEET=self.meet)
         env["PATH"] = f"{case.path(name)}/bin:{env['PATH']}"
         self.said = case.path(f"{name}.err")
         options = ["--nodes=2", "--gpus-per-node=0", "--cpus-per-task=1", "--open-mode=append"]
         done = subprocess.run(["sbatch", "--parsable", *options, "--output", self.said,
-                               os.path.join(DEPLOY, "train.sbatch"), *program], env=env,
-                              cwd=case.path(name), capture_output=True, text=True,
-                              timeout=PATIENCE)
+                               os.path.join(DEPLOY, "train.sbatch"), "bash", "-c",
+                               self.PROGRAM, rank(), *twin], env=env, cwd=case.path(name),
+                              capture_output=True, text=True, timeout=PATIENCE)
         expect(done.returncode == 0, done.stderr)
         self.number = done.stdout.strip()
         self.folder = case.path(f"{name}/gordian-{self.number}")
 
     def sessions(self, start):
         return f"{self.folder}.{start}"
+
+    def let_hang(self, start):
+        sessions = self.sessions(start)
+        wait_for(lambda: jobs_of(sessions), "the server has a job")
+        with open(f"{sessions}/serve.jsonl") as f:
+            port = json.loads(f.readline())["listening"].rsplit(":", 1)[1]
+        let_hang(sessions, f"127.0.0.1:{port}", f"{self.meet}/{start}/until",
+                 GORDIAN_TOKEN_FILE=f"{sessions}/nodes.token")
 
     def field(self, name):
         shown = ask("scontrol", "--oneliner", "show", "job", self.number)
@@ -232,11 +274,11 @@ class Batch:
 def batch_job(case):
     """The first node runs the server, with tokens; gordian and a torchrun run on each node."""
     for twin in ([], ["--twin"]):
-        job = Batch(case, "batch" + "".join(twin), "kill", "bash", "-c",
-                    'exec "$0" "$MEET" "$@"', rank(), *twin)
-        code = job.end()
-        check_job(only_job(job.sessions(0)), twin, code, NODES, rf"slurm-{job.number}\.0")
-        with open(job.said) as f:
+        batch = Batch(case, "batch" + "".join(twin), "kill", twin)
+        batch.let_hang(0)
+        code = batch.end()
+        check_job(only_job(batch.sessions(0)), twin, code, NODES, rf"slurm-{batch.number}\.0")
+        with open(batch.said) as f:
             said = f.read()
         report = re.search(r"verdict is in (\S+)$", said, re.MULTILINE)
         expect(report and len(glob.glob(report[1])) == 1, said)
@@ -244,22 +286,18 @@ def batch_job(case):
 
 def requeued(case):
     """With `--on-verdict restart` a job that hung goes into the queue again, and ends well."""
-    hangs_once = """meet=$MEET/${SLURM_RESTART_COUNT:-0}
-mkdir -p "$meet"
-exec "$0" "$meet" ${SLURM_RESTART_COUNT:+--twin}
-"""
-    job = Batch(case, "batch", "restart", "bash", "-c", hangs_once, rank())
-    first = f"{job.sessions(0)}/slurm-{job.number}.0"
-    wait_for(lambda: closed(first), "the first start has ended")
-    wait_for(lambda: job.field("Restarts") == "1" and job.field("JobState") == "PENDING",
+    batch = Batch(case, "batch", "restart")
+    batch.let_hang(0)
+    wait_for(lambda: batch.field("Restarts") == "1" and batch.field("JobState") == "PENDING",
              "the job is in the queue again")
     # A job that is requeued waits for two minutes unless told otherwise; and a node does not start
     # it again within the second in which it ended it.
-    ask("scontrol", "update", f"JobId={job.number}", "StartTime=now+2")
-    wait_for(lambda: os.path.exists(job.sessions(1)), "the job starts again")
-    code = job.end()
-    check_job(first, [], 75, NODES, rf"slurm-{job.number}\.0")
-    check_job(only_job(job.sessions(1)), ["--twin"], code, NODES, rf"slurm-{job.number}\.0-1")
+    ask("scontrol", "update", f"JobId={batch.number}", "StartTime=now+2")
+    batch.let_hang(1)
+    code = batch.end()
+    check_job(only_job(batch.sessions(0)), [], 75, NODES, rf"slurm-{batch.number}\.0")
+    check_job(only_job(batch.sessions(1)), ["--twin"], code, NODES,
+              rf"slurm-{batch.number}\.0-1")
 
 
 # ---- deploy/slurm/epilog.sh

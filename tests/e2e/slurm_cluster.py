@@ -81,11 +81,11 @@ def ask(*command):
     return done.stdout.strip()
 
 
-def run(case, name, *command, **more):
-    """Runs a command to its end, with its words in the evidence. Returns its exit code."""
+def begin(case, name, *command, **more):
+    """Starts a command, with its words in the evidence."""
     with open(case.path(f"{name}.err"), "wb") as err:
-        return subprocess.run(command, stdin=subprocess.DEVNULL, stdout=err, stderr=err,
-                              timeout=PATIENCE, cwd=case.work, env=environment(**more)).returncode
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=err, stderr=err,
+                                cwd=case.work, env=environment(**more))
 
 
 def _start(name, *command):
