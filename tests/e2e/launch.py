@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-from cli_testing import BUILD, GORDIAN, CliTest, clean_environment, main, wait_until
+from cli_testing import BUILD, GORDIAN, CliTest, clean_environment, end_with_job, main, wait_until
 
 RANK = os.path.join(BUILD, "tests", "gordian_launched_rank")
 LAUNCHERS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "GROUP_RANK", "TORCHELASTIC_", "OMPI_", "PMIX_", "PMI_", "SLURM_", "MV2_",
@@ -86,6 +86,33 @@ class LaunchTest(CliTest):
         self.assertEqual(len(jobs), 1, jobs)
         with open(jobs[0]) as f:
             return os.path.dirname(jobs[0]), json.load(f)
+
+    def rank(self, twin):
+        """The command of a rank that steps until let_hang_once_seen."""
+        return [RANK, self.path("meet"), *twin, "--until", self.path("meet/until")]
+
+    def launch(self, address, *command, env, ranks=3):
+        """Runs a launcher beside a server, which sees all ranks before they may hang."""
+        started = subprocess.Popen(command, env=env, cwd=self.work, stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(end_with_job, started)
+        self.let_hang_once_seen(address, ranks)
+        out, err = started.communicate(timeout=100)
+        return subprocess.CompletedProcess(command, started.returncode, out, err)
+
+    def let_hang_once_seen(self, address, ranks=3):
+        """Lets the ranks go on to where they hang, once the server sees all of them. A deadlock
+        that is proven before of some is proven all the same, but who began it is then open."""
+        def all_seen():
+            seen = []
+            for folder in glob.glob(self.path("jobs/*/")):
+                done = self.gordian("status", "--analyzer", address, "--job",
+                                    os.path.basename(folder[:-1]), "--json")
+                seen += json.loads(done.stdout)["ranks"] if done.stdout else []
+            return len([rank for rank in seen if rank["nccl_calls"] > 10]) == ranks
+        self.assertTrue(wait_until(all_seen, every=0.1), "the server does not see all ranks")
+        with open(self.path("meet/until"), "w"):
+            pass
 
 
 class Launch(LaunchTest):
@@ -219,9 +246,8 @@ class Launch(LaunchTest):
                 os.mkdir(self.path("meet"))
                 shutil.rmtree(self.path("jobs"), ignore_errors=True)
                 server, address = self.serve()
-                done = subprocess.run([*self.mpirun(), GORDIAN, "run", "--emulator", "--analyzer", address, "--on-verdict", "kill",
-                                       "--", RANK, self.path("meet"), *twin], env=self.mpi_environment(), cwd=self.work,
-                                      stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100)
+                done = self.launch(address, *self.mpirun(), GORDIAN, "run", "--emulator", "--analyzer", address, "--on-verdict",
+                                   "kill", "--", *self.rank(twin), env=self.mpi_environment())
 
                 def over():
                     return self.only_job()[1]["job_ended"]
@@ -248,7 +274,8 @@ class Launch(LaunchTest):
                     env = environment(SLURM_JOB_ID="7", SLURM_STEP_ID="3", SLURM_PROCID=str(task), SLURM_NTASKS="3",
                                       SLURM_STEP_NUM_TASKS="3", SLURM_NNODES="2", SLURM_NODEID=str(node))
                     tasks.append(self.start("run", "--emulator", "--session", self.path(f"task{task}{len(twin)}"), "--analyzer",
-                                            address, "--on-verdict", "kill", "--", RANK, self.path("meet"), *twin, env=env))
+                                            address, "--on-verdict", "kill", "--", *self.rank(twin), env=env))
+                self.let_hang_once_seen(address)
                 said = [task.communicate(timeout=100)[1] for task in tasks]
 
                 def over():
@@ -275,10 +302,6 @@ class Mpich(LaunchTest):
         os.mkdir(self.path("meet"))
         return self.path("meet")
 
-    def launch(self, *command):
-        return subprocess.run(command, env=environment(), cwd=self.work, stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=100)
-
     def test_run_around_mpiexec(self):
         for twin in ([], ["--twin"]):
             with self.subTest(twin=bool(twin)):
@@ -304,9 +327,11 @@ exec env -i PATH="$PATH" HOME="$HOME" sh -c "cd {self.work} && $*"
             with self.subTest(twin=bool(twin)):
                 shutil.rmtree(self.path("jobs"), ignore_errors=True)
                 server, address = self.serve()
-                done = self.launch(*self.mpiexec(), *self.two_hosts(), "-n", "4", GORDIAN, "run",
-                                   "--emulator", "--analyzer", address, "--job", "mpich",
-                                   "--on-verdict", "kill", "--", RANK, self.meet(), *twin)
+                self.meet()
+                done = self.launch(address, *self.mpiexec(), *self.two_hosts(), "-n", "4", GORDIAN,
+                                   "run", "--emulator", "--analyzer", address, "--job", "mpich",
+                                   "--on-verdict", "kill", "--", *self.rank(twin), ranks=4,
+                                   env=environment())
 
                 def over():
                     return self.only_job()[1]["job_ended"]
@@ -327,7 +352,9 @@ exec env -i PATH="$PATH" HOME="$HOME" sh -c "cd {self.work} && $*"
                 task = self.write("task", f"#!/bin/sh\nexec {GORDIAN} run --emulator --analyzer "
                                   f"{address} {named} -- {RANK} {self.meet()} --twin\n", 0o755)
                 ranks = json.dumps([(r, VARIABLES["mpich"](r, 3)) for r in range(3)])
-                done = self.launch(sys.executable, "-c", LAUNCHER, task, "", ranks)
+                done = subprocess.run([sys.executable, "-c", LAUNCHER, task, "", ranks],
+                                      env=environment(), cwd=self.work, stdin=subprocess.DEVNULL,
+                                      capture_output=True, text=True, timeout=100)
                 self.assertEqual(done.returncode, 0, done.stderr)
                 said = [line for line in done.stderr.splitlines() if "--job NAME" in line]
                 self.assertEqual(len(said), 0 if named else 1, done.stderr)
