@@ -12,6 +12,7 @@
 #include <chrono>
 #include <exception>
 #include <filesystem>
+#include <thread>
 #include <utility>
 
 #include "analyzer/ingest/ingest_service.h"
@@ -634,7 +635,36 @@ void JobRunner::KillJob() {
   // The analyzer must know why the processes end before they do.
   end_announced_ = true;
   collector_->JobEnded(v1::EXIT_KIND_SIGNAL, SIGKILL, /*killed_by_gordian=*/true);
+  HaveRanksElsewhereEnded();
   EndTree();
+  if (const size_t left = RanksElsewhere().size(); left > 0) {
+    PrintError(std::to_string(left) + (left == 1 ? " rank that is" : " ranks that are") +
+               " not below gordian, as tasks of srun are not, did not end within 5 s of the "
+               "SIGTERM that told the launcher to end them");
+  }
+}
+
+// A daemon of the launcher's has started these, as Slurm's does for srun.
+std::vector<ProcessKey> JobRunner::RanksElsewhere() const {
+  std::vector<ProcessKey> ranks = LivingRingProcesses(options_.ring_dir);
+  const std::vector<ProcessKey> ours = Descendants(getpid(), {});
+  std::erase_if(ranks, [&](const ProcessKey& rank) {
+    return std::binary_search(ours.begin(), ours.end(), rank);
+  });
+  return ranks;
+}
+
+// gordian kills no process that is not below it. The launcher that had such a rank started ends it
+// on SIGTERM and then gives back what it has of its daemon; after a SIGKILL it could do neither.
+void JobRunner::HaveRanksElsewhereEnded() {
+  if (RanksElsewhere().empty()) return;
+  const auto below = [this] { return Descendants(getpid(), Spared()); };
+  for (const ProcessKey& process : below()) kill(process.pid, SIGTERM);
+  const auto deadline = std::chrono::steady_clock::now() + kKillLimit;
+  while (!below().empty() && std::chrono::steady_clock::now() < deadline) {
+    Reap();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
 }
 
 // A launcher below gordian learns of the ends of its ranks and starts them again, or ends. Where the

@@ -118,6 +118,8 @@ class JobRunner {
   void CheckLibraries();
   void RunUserCommand();
   void KillJob();
+  std::vector<ProcessKey> RanksElsewhere() const;
+  void HaveRanksElsewhereEnded();
   void Restart();
   void EndRanks(const std::vector<ProcessKey>& ranks);
   void NoteComeback();

@@ -46,6 +46,28 @@ sys.exit(max(p.wait() for p in started))
 """
 
 
+# A launcher whose daemon starts the ranks, as srun's does: the daemon ends them when the launcher has
+# got SIGTERM, unless the launcher is deaf to it.
+DAEMON = """import json, os, subprocess, sys, time
+folder, ranks = sys.argv[1], 3
+while not os.path.exists(folder + "/asked"): time.sleep(0.01)
+with open(folder + "/asked") as f: command, env = json.load(f)
+started = [subprocess.Popen(command, env={**env, "RANK": str(r), "WORLD_SIZE": str(ranks)}) for r in range(ranks)]
+while None in [p.poll() for p in started]:
+    if os.path.exists(folder + "/stop"):
+        for p in started: p.terminate()
+    time.sleep(0.01)
+open(folder + "/done", "w").close()
+"""
+ITS_LAUNCHER = """import json, os, signal, sys, time
+folder, deaf, command = sys.argv[1], sys.argv[2] == "deaf", sys.argv[3:]
+signal.signal(signal.SIGTERM, signal.SIG_IGN if deaf else lambda *_: open(folder + "/stop", "w").close())
+with open(folder + "/new", "w") as f: json.dump([command, dict(os.environ)], f)
+os.rename(folder + "/new", folder + "/asked")
+while not os.path.exists(folder + "/done"): time.sleep(0.01)
+"""
+
+
 # Several jobs at once, each a command.
 JOBS = """import json, subprocess, sys
 started = [subprocess.Popen(job) for job in json.loads(sys.argv[1])]
@@ -165,6 +187,27 @@ class Launch(LaunchTest):
             return len([rank for rank in self.ranks_in_status() if rank["nccl_calls"] > 10]) == 3 * len(jobs)
         self.assertTrue(wait_until(all_step, every=0.1), "not all ranks step")
         return run
+
+    def test_kill_where_a_daemon_has_started_the_ranks(self):
+        for how, twin in (("hears", []), ("hears", ["--twin"]), ("deaf", [])):
+            with self.subTest(how, twin=bool(twin)):
+                folder, session = self.path(how + "".join(twin)), self.path("s" + how + "".join(twin))
+                os.mkdir(folder)
+                daemon = subprocess.Popen([sys.executable, "-c", DAEMON, folder], env=environment())
+                done = self.gordian("run", "--emulator", "--session", session, "--on-verdict", "kill",
+                                    "--", sys.executable, "-c", ITS_LAUNCHER, folder, how, RANK, folder,
+                                    *twin, env=environment())
+                verdict = self.verdict(session)
+                self.assertEqual(verdict["evidence"]["ranks_seen"], 3, done.stderr)
+                self.assertEqual((verdict["verdict"], done.returncode),
+                                 ("finished", 0) if twin else ("deadlock", 137), done.stderr)
+                self.assertEqual("3 ranks that are not below gordian" in done.stderr, how == "deaf",
+                                 done.stderr)
+                if how == "deaf":
+                    self.assertIsNone(daemon.poll(), "gordian killed a process that is not below it")
+                    with open(folder + "/stop", "w"):
+                        pass
+                self.assertEqual(daemon.wait(60), 0)
 
     def ranks_in_status(self):
         done = self.gordian("status", self.path("s"), "--json")

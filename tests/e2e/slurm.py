@@ -157,6 +157,29 @@ def srun_around_launchers(case, twin):
     beside_server(case, twin, NODES, start)
 
 
+@hang_and_twin
+def gordian_around_srun(case, twin):
+    """`gordian run -- srun ./train` on one node: the ranks are below slurmd, not below gordian,
+    whose SIGTERM has srun end them."""
+    process = begin(case, "srun", BUILD.gordian, "run", "--emulator", "--session",
+                    case.path("around"), "--on-verdict", "kill", "--", "srun", "--nodes=1",
+                    "--ntasks-per-node", str(RANKS), "--job-name=around", rank(),
+                    case.path("meet"), *twin)
+    code = process.wait(PATIENCE)
+    verdict = read_json(case.path("around/verdict.json"))
+    said = (verdict["verdict"], verdict["confidence"], verdict["evidence"]["ranks_seen"], code)
+    kind, exit_code = ("finished", 0) if twin else ("deadlock", 137)
+    expect(said == (kind, "confirmed", RANKS, exit_code), said, verdict["summary"])
+    # gordian returns once the ranks have ended; what is left is Slurm's own.
+    states = ask("squeue", "--noheader", "--name=around", "--states=all", "--format=%T").split()
+    expect("RUNNING" not in states, states)
+    with open(case.path("srun.err")) as f:
+        text = f.read()
+    expect("did not end" not in text, text)
+    expect(not glob.glob("/dev/shm/gordian-0-*"), os.listdir("/dev/shm"))
+    shutil.rmtree(case.path("around"))
+
+
 def of_tasks(host=None):
     """Number and name of each gordian that is around one rank."""
     return [(r, f"{host or f'n{r // 2}'}:{r}") for r in range(RANKS)]
@@ -374,8 +397,8 @@ def epilog(case):
     expect(not rings(), "folders of rings:", rings())
 
 
-CASES = [srun_around_launchers, srun_around_ranks, task_prolog, mpiexec_of_mpich,
-         mpirun_of_open_mpi, batch_job, requeued, epilog]
+CASES = [srun_around_launchers, srun_around_ranks, gordian_around_srun, task_prolog,
+         mpiexec_of_mpich, mpirun_of_open_mpi, batch_job, requeued, epilog]
 
 if __name__ == "__main__":
     sys.exit(slurm_cluster.main(__file__, lambda: fleet_testing.main(__doc__, CASES)))
