@@ -1,7 +1,7 @@
 #!/bin/bash
 # Slurm runs this as root on each node after a job (slurm.conf: Epilog). It is needed only where
-# jobs are killed together with their `gordian run`, as at a time limit: gordian itself leaves
-# nothing.
+# jobs are killed together with their `gordian run`, as those that run on after Slurm's SIGTERM at
+# their time limit: gordian itself leaves nothing.
 #
 # gordian keeps the rings of the user's killed jobs in their sessions, then removes them from
 # /dev/shm; it touches no ring of a job that runs. The user's next `gordian run` on this node would
