@@ -52,7 +52,8 @@ DAEMON = """import json, os, subprocess, sys, time
 folder, ranks = sys.argv[1], 3
 while not os.path.exists(folder + "/asked"): time.sleep(0.01)
 with open(folder + "/asked") as f: command, env = json.load(f)
-started = [subprocess.Popen(command, env={**env, "RANK": str(r), "WORLD_SIZE": str(ranks)}) for r in range(ranks)]
+started = [subprocess.Popen(command, env={**env, "RANK": str(r), "WORLD_SIZE": str(ranks)})
+           for r in range(ranks)]
 while None in [p.poll() for p in started]:
     if os.path.exists(folder + "/stop"):
         for p in started: p.terminate()
@@ -61,7 +62,8 @@ open(folder + "/done", "w").close()
 """
 ITS_LAUNCHER = """import json, os, signal, sys, time
 folder, deaf, command = sys.argv[1], sys.argv[2] == "deaf", sys.argv[3:]
-signal.signal(signal.SIGTERM, signal.SIG_IGN if deaf else lambda *_: open(folder + "/stop", "w").close())
+def stop(*_): open(folder + "/stop", "w").close()
+signal.signal(signal.SIGTERM, signal.SIG_IGN if deaf else stop)
 with open(folder + "/new", "w") as f: json.dump([command, dict(os.environ)], f)
 os.rename(folder + "/new", folder + "/asked")
 while not os.path.exists(folder + "/done"): time.sleep(0.01)
@@ -188,27 +190,6 @@ class Launch(LaunchTest):
         self.assertTrue(wait_until(all_step, every=0.1), "not all ranks step")
         return run
 
-    def test_kill_where_a_daemon_has_started_the_ranks(self):
-        for how, twin in (("hears", []), ("hears", ["--twin"]), ("deaf", [])):
-            with self.subTest(how, twin=bool(twin)):
-                folder, session = self.path(how + "".join(twin)), self.path("s" + how + "".join(twin))
-                os.mkdir(folder)
-                daemon = subprocess.Popen([sys.executable, "-c", DAEMON, folder], env=environment())
-                done = self.gordian("run", "--emulator", "--session", session, "--on-verdict", "kill",
-                                    "--", sys.executable, "-c", ITS_LAUNCHER, folder, how, RANK, folder,
-                                    *twin, env=environment())
-                verdict = self.verdict(session)
-                self.assertEqual(verdict["evidence"]["ranks_seen"], 3, done.stderr)
-                self.assertEqual((verdict["verdict"], done.returncode),
-                                 ("finished", 0) if twin else ("deadlock", 137), done.stderr)
-                self.assertEqual("3 ranks that are not below gordian" in done.stderr, how == "deaf",
-                                 done.stderr)
-                if how == "deaf":
-                    self.assertIsNone(daemon.poll(), "gordian killed a process that is not below it")
-                    with open(folder + "/stop", "w"):
-                        pass
-                self.assertEqual(daemon.wait(60), 0)
-
     def ranks_in_status(self):
         done = self.gordian("status", self.path("s"), "--json")
         return json.loads(done.stdout)["ranks"] if done.stdout else []
@@ -331,6 +312,30 @@ class Launch(LaunchTest):
                 self.check(self.verdict(folder), done, twin)
                 server.send_signal(signal.SIGTERM)
                 server.wait(60)
+
+
+class Elsewhere(LaunchTest):
+    def test_kill_where_a_daemon_has_started_the_ranks(self):
+        for how, twin in (("hears", []), ("hears", ["--twin"]), ("deaf", [])):
+            with self.subTest(how, twin=bool(twin)):
+                folder = self.path(how + "".join(twin))
+                session = folder + ".session"
+                os.mkdir(folder)
+                daemon = subprocess.Popen([sys.executable, "-c", DAEMON, folder], env=environment())
+                done = self.gordian("run", "--emulator", "--session", session, "--on-verdict",
+                                    "kill", "--", sys.executable, "-c", ITS_LAUNCHER, folder, how,
+                                    RANK, folder, *twin, env=environment())
+                verdict = self.verdict(session)
+                self.assertEqual(verdict["evidence"]["ranks_seen"], 3, done.stderr)
+                self.assertEqual((verdict["verdict"], done.returncode),
+                                 ("finished", 0) if twin else ("deadlock", 137), done.stderr)
+                said = "3 ranks that are not below gordian" in done.stderr
+                self.assertEqual(said, how == "deaf", done.stderr)
+                if how == "deaf":
+                    self.assertIsNone(daemon.poll(), "gordian killed a process that is not below it")
+                    with open(folder + "/stop", "w"):
+                        pass
+                self.assertEqual(daemon.wait(60), 0)
 
 
 class Mpich(LaunchTest):
