@@ -77,7 +77,7 @@ class RoundDriver {
   bool asked_ = false;       // any
   // Who has not answered it, and when it sent something last (at first: when it was asked).
   std::map<Node, Clock::time_point> owing_;
-  bool open_ = false;        // it has not ended
+  bool open_ = false;  // it has not ended
   v1::Round merged_;
   Clock::time_point requested_, finished_, deadline_;
   bool idle_ = true;           // the pace at the last look

@@ -12,7 +12,7 @@ struct RoundPace {
   // The same once the preemptive runtime takes part: it resolves cycles by itself, in tens of
   // milliseconds on busy processors.
   std::chrono::milliseconds confirming_runtime{1000};
-  std::chrono::milliseconds idle{500};            // nothing is unfinished
+  std::chrono::milliseconds idle{500};  // nothing is unfinished
   // A round leaves out a node that sends nothing for so long.
   std::chrono::milliseconds round_timeout{2000};
   // The same of one that goes on sending what it recorded before it can answer, as all do when the
