@@ -171,11 +171,14 @@ def gordian_around_srun(case, twin):
     kind, exit_code = ("finished", 0) if twin else ("deadlock", 137)
     expect(said == (kind, "confirmed", RANKS, exit_code), said, verdict["summary"])
     # gordian returns once the ranks have ended; what is left is Slurm's own.
-    states = ask("squeue", "--noheader", "--name=around", "--states=all", "--format=%T").split()
-    expect("RUNNING" not in states, states)
+    def states():
+        return ask("squeue", "--noheader", "--name=around", "--states=all", "--format=%T").split()
+    expect("RUNNING" not in states(), states())
     with open(case.path("srun.err")) as f:
         text = f.read()
     expect("did not end" not in text, text)
+    # The epilog, which has a folder of its own for a moment, belongs to the job's completion.
+    wait_for(lambda: "COMPLETING" not in states(), "the epilog has run")
     expect(not glob.glob("/dev/shm/gordian-0-*"), os.listdir("/dev/shm"))
     shutil.rmtree(case.path("around"))
 
