@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "analyzer/model/verdict/names.h"
 #include "analyzer/model/waits/decider.h"
 
 namespace gordian::importers {
@@ -84,6 +85,19 @@ const FlightEntry* FlightCalls::AnyEntry(const FlightOperation& operation) const
     if (entry != ranks_.at(number).entries.end()) any = entry->second;
   }
   return any;
+}
+
+std::string FlightCalls::GroupName(const std::string& key) const {
+  const auto group = groups_.find(key);
+  if (group == groups_.end()) return key.substr(0, key.find('/'));
+  return group->second.description.empty() ? "group " + group->second.name
+                                           : group->second.description;
+}
+
+std::string FlightCalls::Name(const FlightOperation& operation) const {
+  const FlightEntry* const entry = AnyEntry(operation);
+  return (entry == nullptr ? "" : entry->operation) + " #" + std::to_string(operation.sequence) +
+         " on " + GroupName(operation.group) + " (" + model::RankList(Members(operation)) + ")";
 }
 
 // Each rank numbers its own sends and receives on a group, so the numbers of a pair agree only if

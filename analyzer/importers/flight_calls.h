@@ -86,6 +86,11 @@ class FlightCalls {
   // Whether each of two ranks has, under the number of this transfer, what the other end of the
   // other's is; true where one has no entry.
   bool EndsAgree(int rank, int other, const FlightOperation& operation) const;
+  // For people: "description" or "group 3"; the beginning of its key if the group has no
+  // configuration.
+  std::string GroupName(const std::string& key) const;
+  // For people: "all_reduce #7 on default_pg (ranks 0-3)".
+  std::string Name(const FlightOperation& operation) const;
   // Some member's entry; null if no member has one.
   const FlightEntry* AnyEntry(const FlightOperation& operation) const;
 

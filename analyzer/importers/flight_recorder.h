@@ -44,7 +44,8 @@ struct FlightEntry {
   bool sends = false;     // p2p
   int peer = -1;          // p2p: its rank in the group
   int64_t elements_in = -1, elements_out = -1;  // -1: unknown
-  std::string type;                             // of the first input
+  bool in_bytes = false;  // both are bytes: a Chakra trace knows no element type
+  std::string type;       // of the first input
   bool completed = false;
   FlightBegun begun = FlightBegun::kUnknown;  // of open ones
   std::string site;  // "train.py:12 step": the innermost frame; empty: unknown

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "analyzer/importers/flight_calls.h"
+#include "analyzer/importers/flight_mismatch.h"
 #include "analyzer/model/verdict/check_catalogue.h"
 #include "analyzer/model/verdict/names.h"
 
@@ -65,8 +66,7 @@ class Dumps {
   void FindStandingStill(std::vector<Finding>* findings) const;
   void FindCycle(const std::set<int>& left, std::vector<Finding>* findings) const;
   Finding Make(const char* check) const;
-  std::string GroupName(const std::string& key) const;
-  std::string Name(const Operation& operation) const;
+  std::string Name(const Operation& operation) const { return calls_.Name(operation); }
   model::StuckOperation Describe(const Operation& operation) const;
   std::string Instead(int rank) const;
 
@@ -107,21 +107,6 @@ void Dumps::FindWaits() {
   }
 }
 
-// For people: "description" or "group 3"; the beginning of its key if the group has no
-// configuration.
-std::string Dumps::GroupName(const std::string& key) const {
-  const auto group = calls_.groups().find(key);
-  if (group == calls_.groups().end()) return key.substr(0, key.find('/'));
-  return group->second.description.empty() ? "group " + group->second.name
-                                           : group->second.description;
-}
-
-std::string Dumps::Name(const Operation& operation) const {
-  const FlightEntry* const entry = calls_.AnyEntry(operation);
-  return (entry == nullptr ? "" : entry->operation) + " #" + std::to_string(operation.sequence) +
-         " on " + GroupName(operation.group) + " (" + model::RankList(Members(operation)) + ")";
-}
-
 // What a rank that has not called does instead, as far as the dumps show.
 std::string Dumps::Instead(int number) const {
   const auto found = ranks_.find(number);
@@ -137,7 +122,7 @@ std::string Dumps::Instead(int number) const {
 
 model::StuckOperation Dumps::Describe(const Operation& operation) const {
   model::StuckOperation out;
-  out.comm_name = GroupName(operation.group);
+  out.comm_name = calls_.GroupName(operation.group);
   out.comm = std::hash<std::string>{}(operation.group);
   out.sequence = operation.sequence;
   for (const int number : Members(operation)) {
@@ -176,44 +161,13 @@ Finding Dumps::Make(const char* id) const {
 
 // Finds members that have the same operation open with different arguments.
 void Dumps::FindMismatches(std::vector<Finding>* findings) const {
-  static const std::set<std::string> kEqualSizes = {"all_reduce",       "allreduce_coalesced",
-                                                    "broadcast",        "reduce",
-                                                    "_all_gather_base", "_reduce_scatter_base"};
-  std::set<std::string> reported;  // later mismatches of a group follow from its first
-  for (const Operation& operation : calls_.operations()) {
-    if (operation.p2p || reported.count(operation.group) > 0) continue;
-    std::map<std::string, std::vector<int>> by_kind, by_shape;
-    for (const int number : calls_.Users(operation.group)) {
-      const FlightRank& rank = ranks_.at(number);
-      const auto entry = rank.entries.find(operation);
-      if (entry == rank.entries.end()) continue;
-      const FlightEntry& e = *entry->second;
-      by_kind[e.operation].push_back(number);
-      if (kEqualSizes.count(e.operation) > 0) {
-        by_shape[std::to_string(e.elements_in) + " elements of " + e.type].push_back(number);
-      }
-    }
-    const bool kind = by_kind.size() > 1;
-    if (!kind && by_shape.size() <= 1) continue;
-    reported.insert(operation.group);
-    const auto& parts = kind ? by_kind : by_shape;
-    size_t most = 0, same = 0;
-    for (const auto& [what, who] : parts) {
-      same = who.size() == most ? same + 1 : who.size() > most ? 1 : same;
-      most = std::max(most, who.size());
-    }
-    Finding finding = Make(kind ? "mismatch-kind" : "mismatch-count");
-    std::string text;
-    for (const auto& [what, who] : parts) {
-      text += (text.empty() ? "" : "; ") + model::RankList(who) +
-              (who.size() == 1 ? " has " : " have ") + what;
-      if (same > 1 || who.size() < most) {
-        finding.culprit_ranks.insert(finding.culprit_ranks.end(), who.begin(), who.end());
-      }
-    }
-    std::sort(finding.culprit_ranks.begin(), finding.culprit_ranks.end());
-    finding.summary = "The members of " + Name(operation) + " disagree: " + text + ".";
-    finding.operations.push_back(Describe(operation));
+  for (FlightMismatch& mismatch :
+       FindFlightMismatches(calls_, [](int, const Operation&) { return true; })) {
+    Finding finding = Make(mismatch.check);
+    finding.culprit_ranks = std::move(mismatch.culprits);
+    finding.summary =
+        "The members of " + Name(mismatch.operation) + " disagree: " + mismatch.disagree + ".";
+    finding.operations.push_back(Describe(mismatch.operation));
     findings->push_back(std::move(finding));
   }
 }

@@ -247,6 +247,17 @@ TEST(FlightVerdict, DifferentOperationsAreAMismatch) {
   EXPECT_NE(innocent.main.verdict, model::VerdictKind::kMismatch);
 }
 
+TEST(FlightVerdict, DifferentTypesAreAMismatchAndTwoNamesAreNot) {
+  std::vector<FlightDump> dumps = Job({{"0", {0, 1}}}, {{{"0", 7}}, {{"0", 7}}});
+  dumps[1].entries[0].type = "Half";
+  EXPECT_EQ(DecideFlightDumps(dumps).main.check, "mismatch-type");
+  // One all-gather of NCCL, into a list and into one tensor.
+  EXPECT_NE(DecideFlightDumps(
+                Job({{"0", {0, 1}}}, {{{"0", 7, "all_gather"}}, {{"0", 7, "_all_gather_base"}}}))
+                .main.verdict,
+            model::VerdictKind::kMismatch);
+}
+
 TEST(FlightRecorder, RefusesWhatIsNoDump) {
   EXPECT_FALSE(ParseFlightDump("{}").ok());
   EXPECT_FALSE(ParseFlightDump(R"({"version": "3.0", "entries": []})").ok());
