@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/analyze/recorded.h"
 #include "cli/end_signal.h"
 #include "cli/known_predictions.h"
 #include "cli/late_progress.h"
@@ -108,6 +109,16 @@ bool PrintFindings(const PredictFlags& flags, const Predictions& predictions,
   return PrintText(text + NotJudgedText(predictions));
 }
 
+// Why the orders of calls at a path cannot be judged, whatever they are. "": they can.
+StatusOr<std::string> NotJudged(const std::string& path) {
+  const StatusOr<RecordedBy> who = WhoRecorded(path);
+  GORDIAN_RETURN_IF_ERROR(who.status());
+  if (*who == RecordedBy::kGordian) return std::string();
+  return path + " holds " + FilesOf(*who) +
+         ", which do not show what orders the calls of a rank (threads, streams, host waits): "
+         "record the job with gordian run";
+}
+
 int Run(PredictFlags flags) {
   const auto assumed = [&](Freedom freedom) {
     return std::find(flags.assume.begin(), flags.assume.end(), TextOf(freedom).assume) !=
@@ -129,14 +140,19 @@ int Run(PredictFlags flags) {
       progress.Say(ProgressText(now));
       return EndSignal() == 0;
     };
-    status = replayer::ReadOrders(flags.path, {}, flags.orders, [&](RecordedOrders&& orders) {
-      Predictions window = replayer::Predict(orders, flags.predict);
-      flags.predict.max_states -= std::min(flags.predict.max_states - 1, window.states);
-      replayer::Merge(std::move(window), orders.free, &predictions);
-      progress.Say(WithCommas(predictions.calls) + " calls judged");
-      return EndSignal() == 0;
-    });
-    if (status.ok() && EndSignal() == 0)
+    const StatusOr<std::string> not_judged = NotJudged(flags.path);
+    status = not_judged.status();
+    const bool judges = status.ok() && not_judged->empty();
+    if (status.ok() && !judges) predictions.not_judged.push_back(*not_judged);
+    if (judges)
+      status = replayer::ReadOrders(flags.path, {}, flags.orders, [&](RecordedOrders&& orders) {
+        Predictions window = replayer::Predict(orders, flags.predict);
+        flags.predict.max_states -= std::min(flags.predict.max_states - 1, window.states);
+        replayer::Merge(std::move(window), orders.free, &predictions);
+        progress.Say(WithCommas(predictions.calls) + " calls judged");
+        return EndSignal() == 0;
+      });
+    if (judges && status.ok() && EndSignal() == 0)
       status = WritePrograms({.folder = flags.output,
                               .stem = kStem,
                               .verify = flags.verify,

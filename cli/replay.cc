@@ -135,15 +135,18 @@ StatusOr<replayer::Extracted> ExtractFrom(const ReplayFlags& flags, bool* from_d
   }
   if (flags.benchmark) {
     replayer::Extracted refused;
-    refused.refused.push_back(
-        "--all-steps needs a session or trace of gordian: dumps hold only the last operations");
+    refused.refused.push_back("--all-steps needs a session or trace of gordian: " + path +
+                              " holds " + FilesOf(*who));
     return refused;
   }
   if (*who != RecordedBy::kFlightRecorder) {
     replayer::Extracted refused;
+    const bool traces = *who == RecordedBy::kKineto || *who == RecordedBy::kChakra;
     refused.refused.push_back(
-        std::string(*who == RecordedBy::kRas ? "reports of NCCL RAS" : "files of NCCL Inspector") +
-        " hold no order of calls");
+        path + ": " + FilesOf(*who) +
+        (traces ? " hold calls that were made, and no hang to repeat: record the job with gordian "
+                  "run, or take its Flight Recorder dumps"
+                : " hold no order of calls"));
     return refused;
   }
   *from_dumps = true;

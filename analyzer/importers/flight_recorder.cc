@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "analyzer/importers/plain_data.h"
+#include "analyzer/importers/sources.h"
 #include "common/budget.h"
 #include "common/read_file.h"
 
@@ -220,7 +221,9 @@ std::optional<int> RankOfName(const std::string& name, std::string* prefix) {
 bool BeginsLikeADump(const std::string& path) {
   const std::string beginning = ReadBeginning(path, kBeginning);
   const size_t first = beginning.find_first_not_of(" \n\r\t");
-  return first != std::string::npos && (beginning[first] == '{' || beginning[first] == '\x80');
+  if (first == std::string::npos) return false;
+  return beginning[first] == '\x80' ||
+         (beginning[first] == '{' && SourceOf(beginning) == Source::kUnknown);
 }
 
 StatusOr<FlightDump> ReadOne(const std::string& path, int rank) {

@@ -11,19 +11,22 @@
 
 namespace gordian::importers {
 
-enum class Source { kUnknown, kRas, kInspector };
+enum class Source { kUnknown, kRas, kInspector, kKineto, kChakra };
+const char* Name(Source source);  // "PyTorch's profiler"
 
-// Decides by the first bytes of a file. Flight Recorder dumps have their own recogniser
+// Decides by the first bytes of a file, unpacked; Chakra's traces have none of their own. Flight Recorder dumps have their own recogniser
 // (flight_recorder.h), which goes by names: ask that one first.
 Source SourceOf(std::string_view beginning);
 
-// A file, or the regular files of a folder that SourceOf recognises, by name. Files of two sources
-// are an error. Empty: none recognised.
+// A file, or the regular files of a folder that SourceOf recognises or that are named `.et`, by
+// name. Files of two sources are an error. Empty: none recognised.
 struct SourceFiles {
   Source source = Source::kUnknown;
   std::vector<std::string> paths;
 };
 StatusOr<SourceFiles> FindSources(const std::string& path);
+// The same of several paths. One without such files is an error.
+StatusOr<SourceFiles> FindSources(const std::vector<std::string>& paths);
 
 // At most 256 MiB.
 StatusOr<std::string> ReadSource(const std::string& path);

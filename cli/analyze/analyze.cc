@@ -2,6 +2,8 @@
 #include <unistd.h>
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "analyzer/report/check_text.h"
 #include "analyzer/report/report.h"
@@ -16,6 +18,7 @@ namespace {
 
 struct ReadFlags {
   std::string path;
+  std::vector<std::string> paths;  // of analyze
   bool json = false;
 };
 
@@ -58,17 +61,18 @@ constexpr char kExitCodes[] =
 void AddAnalyzeVerb(CLI::App& app, VerbContext* context) {
   auto flags = std::make_shared<ReadFlags>();
   CLI::App* verb = app.add_subcommand("analyze", "Decide again from the records of a job");
-  verb->add_option("path", flags->path,
-                   "A session, a .gtrace file, or a file or folder of Flight Recorder dumps "
-                   "(pickle or JSON), NCCL "
-                   "RAS reports or NCCL Inspector files (JSON)")
+  verb->add_option("path", flags->paths,
+                   "A session, a .gtrace file, a file or folder of Flight Recorder dumps (pickle "
+                   "or JSON), or files and folders of one of these: traces of PyTorch's profiler "
+                   "(JSON) or of Chakra (.et), one a rank, also packed (.gz); NCCL RAS reports; "
+                   "NCCL Inspector files")
       ->required()
       ->type_name("PATH");
   verb->add_flag("--json", flags->json, "As JSON (schema gordian.verdict.v1)");
   verb->footer(std::string(kExitCodes) + "Example: gordian analyze latest --json | jq .verdict");
   verb->callback([=] {
     context->needs = Needs{};
-    context->chosen = [=] { return Print(DecideAgain(flags->path), flags->json, false); };
+    context->chosen = [=] { return Print(DecideAgain(flags->paths), flags->json, false); };
   });
 }
 

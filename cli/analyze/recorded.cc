@@ -12,6 +12,7 @@
 
 #include "analyzer/importers/flight_verdict.h"
 #include "analyzer/importers/inspector.h"
+#include "analyzer/importers/rank_traces.h"
 #include "analyzer/importers/ras.h"
 #include "analyzer/importers/sources.h"
 #include "analyzer/report/status_json.h"
@@ -91,8 +92,12 @@ StatusOr<RecordedVerdict> FromDumps(const std::string& path) {
   return recorded;
 }
 
-// Whether `path` holds reports of NCCL RAS or files of NCCL Inspector, judged by their first bytes:
-// a file, or a folder that is no session.
+bool AreTraces(importers::Source source) {
+  return source == importers::Source::kKineto || source == importers::Source::kChakra;
+}
+
+// Whether `path` holds reports of NCCL RAS, files of NCCL Inspector or traces of ranks, judged by
+// their first bytes: a file, or a folder that is no session. Dumps beside traces say more than they.
 bool AreReports(const std::string& path, importers::SourceFiles* files, Status* problem) {
   const StatusOr<std::string> session = SessionOf(path);
   if (session.ok() && !session->empty()) return false;
@@ -101,11 +106,27 @@ bool AreReports(const std::string& path, importers::SourceFiles* files, Status* 
     *problem = found.status();
     return true;
   }
+  if (AreTraces(found->source) && AreDumps(path)) return false;
   *files = std::move(*found);
   return files->source != importers::Source::kUnknown;
 }
 
+StatusOr<RecordedVerdict> FromTraces(const importers::SourceFiles& files) {
+  StatusOr<std::vector<importers::RankTrace>> traces = importers::ReadRankTraces(files);
+  GORDIAN_RETURN_IF_ERROR(traces.status());
+  size_t calls = 0;
+  for (const importers::RankTrace& trace : *traces) calls += trace.dump.entries.size();
+  RecordedVerdict recorded;
+  recorded.sites = [](const model::Site&) { return std::string(); };  // gordian reads no stacks
+  recorded.note = std::to_string(traces->size()) + " trace" + (traces->size() == 1 ? "" : "s") +
+                  " of " + importers::Name(files.source) + ", " + WithCommas(calls) +
+                  " collective" + (calls == 1 ? "" : "s");
+  recorded.verdict = importers::DecideRankTraces(std::move(*traces));
+  return recorded;
+}
+
 StatusOr<RecordedVerdict> FromReports(const importers::SourceFiles& files) {
+  if (AreTraces(files.source)) return FromTraces(files);
   RecordedVerdict recorded;
   recorded.sites = [](const model::Site&) { return std::string(); };  // reports hold no addresses
   std::vector<importers::RasReport> reports;
@@ -211,9 +232,38 @@ StatusOr<RecordedBy> WhoRecorded(const std::string& path) {
   Status problem = Status::Ok();
   if (AreReports(path, &files, &problem)) {
     if (!problem.ok()) return problem;
-    return files.source == importers::Source::kRas ? RecordedBy::kRas : RecordedBy::kInspector;
+    switch (files.source) {
+      case importers::Source::kRas:
+        return RecordedBy::kRas;
+      case importers::Source::kInspector:
+        return RecordedBy::kInspector;
+      case importers::Source::kKineto:
+        return RecordedBy::kKineto;
+      case importers::Source::kChakra:
+        return RecordedBy::kChakra;
+      case importers::Source::kUnknown:
+        break;
+    }
   }
   return AreDumps(path) ? RecordedBy::kFlightRecorder : RecordedBy::kGordian;
+}
+
+const char* FilesOf(RecordedBy who) {
+  switch (who) {
+    case RecordedBy::kFlightRecorder:
+      return "Flight Recorder dumps";
+    case RecordedBy::kRas:
+      return "reports of NCCL RAS";
+    case RecordedBy::kInspector:
+      return "files of NCCL Inspector";
+    case RecordedBy::kKineto:
+      return "traces of PyTorch's profiler";
+    case RecordedBy::kChakra:
+      return "traces of Chakra";
+    case RecordedBy::kGordian:
+      break;
+  }
+  return "sessions or traces of gordian";
 }
 
 bool IsRunning(const std::string& session) {
@@ -333,6 +383,13 @@ StatusOr<analyzer::AnalysisResult> AnalyzeRecorded(const std::string& path,
 }
 
 StatusOr<RecordedVerdict> DecideAgain(const std::string& path) { return Decide(path, nullptr); }
+
+StatusOr<RecordedVerdict> DecideAgain(const std::vector<std::string>& paths) {
+  if (paths.size() == 1) return DecideAgain(paths.front());
+  const StatusOr<importers::SourceFiles> files = importers::FindSources(paths);
+  GORDIAN_RETURN_IF_ERROR(files.status());
+  return FromReports(*files);
+}
 
 StatusOr<RecordedStatus> StatusAsRecorded(const std::string& path) {
   RecordedStatus status;

@@ -3,6 +3,7 @@
 #define GORDIAN_CLI_ANALYZE_RECORDED_H_
 
 #include <string>
+#include <vector>
 
 #include "analyzer/model/verdict/verdict.h"
 #include "analyzer/session/analysis.h"
@@ -25,9 +26,13 @@ enum class RecordedBy {
   kGordian,
   kFlightRecorder,
   kRas,
-  kInspector
+  kInspector,
+  kKineto,
+  kChakra
 };  // kGordian is also the answer when no tool is recognised
 StatusOr<RecordedBy> WhoRecorded(const std::string& path);
+// For people: "traces of PyTorch's profiler". Of kGordian "sessions or traces of gordian".
+const char* FilesOf(RecordedBy who);
 
 // Whether the `gordian run` of a session still runs.
 bool IsRunning(const std::string& session);
@@ -36,6 +41,8 @@ bool IsRunning(const std::string& session);
 // killed. Falls back on the session's verdict.json when neither can be read, and says so in the
 // note.
 StatusOr<RecordedVerdict> DecideAgain(const std::string& path);
+// The same of several paths, which must all lead to files of one other tool.
+StatusOr<RecordedVerdict> DecideAgain(const std::vector<std::string>& paths);
 
 // The same of the trace alone, which `observer` sees as it is read. `note`: as above. Errors, among
 // others: another tool's files.

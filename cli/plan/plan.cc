@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/analyze/recorded.h"
 #include "cli/output.h"
 #include "cli/output_file.h"
 #include "cli/plan/plan_collectives.h"
@@ -184,7 +185,19 @@ bool WritePictures(const std::string& path, const planner::Plan& plan) {
   return status.ok();
 }
 
+// Refuses traces of other tools by name: a table of buckets is JSON, too, and they are none.
+Status RefuseTraces(const std::string& path) {
+  const StatusOr<RecordedBy> who = WhoRecorded(path);
+  GORDIAN_RETURN_IF_ERROR(who.status());
+  if (*who != RecordedBy::kKineto && *who != RecordedBy::kChakra) return Status::Ok();
+  return Status::InvalidArgument(
+      path + " holds " + FilesOf(*who) +
+      ", which do not show when the buckets of a step were ready: record the job with gordian run, "
+      "or give a table of times");
+}
+
 int RunPlan(PlanFlags flags) {
+  if (const Status status = RefuseTraces(flags.path); !status.ok()) return Fail(status.message());
   if (flags.collectives) {
     return RunCollectives({.path = flags.path, .samples = flags.samples, .json = flags.json});
   }

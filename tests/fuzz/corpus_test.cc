@@ -35,8 +35,8 @@ INSTANTIATE_TEST_SUITE_P(
     Fuzzers, Corpus,
     testing::Values(Fuzzer{"analysis", FuzzAnalysis}, Fuzzer{"flight_dump", FuzzFlightDump},
                     Fuzzer{"http", FuzzHttp}, Fuzzer{"nccl_report", FuzzNcclReport},
-                    Fuzzer{"ring_file", FuzzRingFile}, Fuzzer{"text", FuzzText},
-                    Fuzzer{"trace_contents", FuzzTraceContents},
+                    Fuzzer{"rank_trace", FuzzRankTrace}, Fuzzer{"ring_file", FuzzRingFile},
+                    Fuzzer{"text", FuzzText}, Fuzzer{"trace_contents", FuzzTraceContents},
                     Fuzzer{"trace_reader", FuzzTraceReader}),
     [](const auto& of) { return std::string(of.param.name); });
 

@@ -16,6 +16,7 @@ void FuzzRingFile(const uint8_t* data, size_t bytes);
 std::string SmallRingFile();
 void FuzzFlightDump(const uint8_t* data, size_t bytes);
 void FuzzNcclReport(const uint8_t* data, size_t bytes);
+void FuzzRankTrace(const uint8_t* data, size_t bytes);
 void FuzzAnalysis(const uint8_t* data, size_t bytes);
 void FuzzTraceContents(const uint8_t* data, size_t bytes);
 void FuzzText(const uint8_t* data, size_t bytes);

@@ -9,7 +9,7 @@ seconds=${1:?seconds for each fuzzer}
 keep=${2:-}
 cmake -S . -B build/fuzz -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_COMPILER=clang++ \
   -DCMAKE_C_COMPILER=clang -DGORDIAN_SANITIZE=address,fuzzer-no-link >build/fuzz.configure.log
-fuzzers=(ring_file trace_reader flight_dump nccl_report analysis trace_contents text http)
+fuzzers=(ring_file trace_reader flight_dump nccl_report rank_trace analysis trace_contents text http)
 cmake --build build/fuzz --target "${fuzzers[@]/%/_fuzzer}"
 mkdir -p build/fuzz/found
 

@@ -1,0 +1,39 @@
+// What one rank called, in its own words: a trace of PyTorch's profiler (Kineto) or of Chakra.
+#ifndef GORDIAN_ANALYZER_IMPORTERS_RANK_TRACE_H_
+#define GORDIAN_ANALYZER_IMPORTERS_RANK_TRACE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "analyzer/importers/flight_recorder.h"
+
+namespace gordian::importers {
+
+enum class TraceFormat : uint8_t { kKineto, kChakra };
+
+struct RankTrace {
+  TraceFormat format = TraceFormat::kKineto;
+  // Its calls of collectives; `completed` are those whose end the trace holds. Without `numbered`
+  // an entry's sequence is its place among those of its group. No sends and receives.
+  FlightDump dump;
+  bool ranked = false;  // the trace itself names its rank
+  int world = 0;        // ranks of the job; 0: the trace does not say
+  // All entries carry the number by which every member of their group knows them.
+  bool numbered = true;
+  // Two operations may carry one number: PyTorch numbers those of a batch like the next one.
+  bool batches_share_numbers = false;
+  size_t transfers = 0;         // sends and receives
+  size_t without_metadata = 0;  // recorded calls that name no operation or no group
+  uint64_t bytes = 0;           // memory that all this takes, roughly
+};
+
+// What the entries, groups and texts of all traces of a job may take together.
+inline constexpr uint64_t kMostRankTraceBytes = 512ull << 20;
+// Of a text that a trace names an operation, a type or a group by.
+inline constexpr size_t kMostTraceName = 256;
+inline constexpr int kMostTraceRanks = 131'072;
+
+}  // namespace gordian::importers
+
+#endif  // GORDIAN_ANALYZER_IMPORTERS_RANK_TRACE_H_
