@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <map>
 #include <memory>
 #include <optional>
@@ -242,8 +243,10 @@ Status Take(const Node& node, std::map<std::string, int64_t>* places, RankTrace*
   entry.completed = node.state == "done";
   const auto [known, fresh] = trace->dump.groups.try_emplace(entry.group);
   if (fresh) {
-    // A name without a description is shown as "group NAME", which says little of all ranks.
-    known->second = FlightGroup{group, node.group.empty() ? group : "", {}};
+    // PyTorch's names are numbers: these are shown as "group 3", other names as they are.
+    const bool number = std::all_of(group.begin(), group.end(),
+                                    [](unsigned char c) { return std::isdigit(c) != 0; });
+    known->second = FlightGroup{group, number ? "" : group, {}};
     trace->bytes += 4 * group.size() + 256;
   }
   trace->bytes += sizeof entry + entry.group.size() + 32;

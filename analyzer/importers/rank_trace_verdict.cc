@@ -71,7 +71,9 @@ class Traces {
   }
   size_t Compared() const;
   Finding Make(const char* check) const;
-  model::StuckOperation Describe(const FlightOperation& operation) const;
+  // Describes an operation that is done at all ranks that recorded it. Of another one a trace does
+  // not say how far it got, so that a list of ranks and states would claim too much.
+  std::optional<model::StuckOperation> Describe(const FlightOperation& operation) const;
   std::vector<Finding> Mismatches() const;
   Finding NoMismatch() const;
   std::string OrdersPart() const;
@@ -134,20 +136,23 @@ Finding Traces::Make(const char* check) const {
   return finding;
 }
 
-model::StuckOperation Traces::Describe(const FlightOperation& operation) const {
+std::optional<model::StuckOperation> Traces::Describe(const FlightOperation& operation) const {
   model::StuckOperation out;
   out.comm_name = calls_->GroupName(operation.group);
   out.comm = std::hash<std::string>{}(operation.group);
   out.sequence = operation.sequence;
+  bool done = true;
   for (const auto& [number, rank] : calls_->ranks()) {
     const auto entry = rank.entries.find(operation);
     if (entry == rank.entries.end()) continue;
     out.op = entry->second->operation;
+    done = done && entry->second->completed;
     model::OperationMember member;
     member.rank = number;
-    member.state = entry->second->completed ? model::PartState::kDone : model::PartState::kCalled;
+    member.state = model::PartState::kDone;
     out.members.push_back(std::move(member));
   }
+  if (!done) return std::nullopt;
   return out;
 }
 
@@ -159,11 +164,12 @@ std::vector<Finding> Traces::Mismatches() const {
     finding.culprit_ranks = std::move(mismatch.culprits);
     finding.summary = "The members of " + calls_->Name(mismatch.operation) +
                       " recorded different calls: " + mismatch.disagree + ".";
-    finding.operations.push_back(Describe(mismatch.operation));
-    finding.evidence.assumes.push_back(
-        kineto() ? "the process group has one backend, which numbers its collectives alike at all "
-                   "ranks"
-                 : "all traces are of one run");
+    if (std::optional<model::StuckOperation> operation = Describe(mismatch.operation))
+      finding.operations.push_back(std::move(*operation));
+    finding.evidence.assumes.push_back("all traces are of one run");
+    if (kineto())
+      finding.evidence.assumes.push_back(
+          "the process group has one backend, which numbers its collectives alike at all ranks");
     findings.push_back(std::move(finding));
   }
   return findings;

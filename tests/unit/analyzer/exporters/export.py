@@ -110,6 +110,26 @@ class Exports(ExportTest):
             self.assertEqual([e["args"]["state"] for e in slices], ["done", "done", "started"])
         self.assertEqual([e["args"]["state"] for e in events if e["ph"] == "i"], ["called", "called"])
 
+    def test_what_gordian_reads_back_of_its_own(self):
+        for job, twin, check in (("mismatch_count_hangs", False, "mismatch-count"), ("mismatch_kind_hangs", False, "mismatch-kind"),
+                                 ("mismatch_count_hangs", True, "evidence-missing")):
+            with self.subTest(job, twin=twin):
+                session = self.session(job, twin=twin)
+                gordian("export", session, "-f", "chakra", "-o", session + ".chakra")
+                after = self.verdict(session + ".chakra")
+                self.assertEqual((after["check"], after["evidence"]["ranks_seen"]), (check, 2))
+                if not twin:
+                    before = self.verdict(session)
+                    self.assertEqual((before["check"], before["culprit_ranks"]), (check, after["culprit_ranks"]))
+                    where = before["operations"][0]
+                    self.assertIn(f"#{where['seq']} on {where['comm_name']} ", after["summary"])
+        # A timeline lacks types and the members of groups.
+        path = os.path.join(self.work, "refused.json")
+        gordian("export", session, "-f", "chrome", "-o", path)
+        said = gordian("analyze", path, ok=False).stderr
+        self.assertIn("gordian exported it", said)
+        self.assertIn(path, said)
+
     def test_jsonl(self):
         session = self.session("missing_rank", 3)
         lines = [json.loads(line) for line in gordian("export", session, "-f", "jsonl").stdout.splitlines()]

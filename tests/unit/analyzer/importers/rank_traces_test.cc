@@ -213,9 +213,19 @@ TEST(KinetoVerdict, DifferentOperationsUnderOneNumber) {
   EXPECT_TRUE(verdict.main.cycle.empty());
   ASSERT_EQ(verdict.main.operations.size(), 1u);
   EXPECT_EQ(verdict.main.operations.front().sequence, 6);
+  EXPECT_TRUE(model::IsOver(verdict.main));
   EXPECT_FALSE(verdict.main.evidence.assumes.empty());
   EXPECT_TRUE(Has(verdict.main.evidence.not_visible, "hangs"));
   ExpectNoFinding(job("allreduce"));
+}
+
+// Only a kernel shows that a call was done.
+TEST(KinetoVerdict, WithoutKernelsNoCallIsSaidToBeDone) {
+  const Call cpu_only{.seq = 2, .kernel = false};
+  const Call other{.collective = "broadcast", .seq = 2, .kernel = false};
+  const model::Verdict verdict = Decide({{Numbered(1), cpu_only}, {Numbered(1), other}});
+  ASSERT_EQ(verdict.main.check, "mismatch-kind");
+  EXPECT_TRUE(verdict.main.operations.empty());
 }
 
 TEST(KinetoVerdict, DifferentSizesAndTypes) {
@@ -416,7 +426,7 @@ TEST(ChakraVerdict, OrderAloneProvesNone) {
       << verdict.main.summary;
   const model::Verdict fewer = DecideRankTraces(EtJob({{{}, {}}, {{}}}));
   ExpectNoFinding(fewer);
-  EXPECT_NE(fewer.main.summary.find("Rank 1 recorded at most 1 operation on group tp, others 2"),
+  EXPECT_NE(fewer.main.summary.find("Rank 1 recorded at most 1 operation on tp, others 2"),
             std::string::npos)
       << fewer.main.summary;
 }
