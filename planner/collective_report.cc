@@ -110,6 +110,27 @@ std::vector<Candidate> CandidatesFor(Call call, const MachineCost& cost, uint32_
   return both;
 }
 
+void TakeTimes(const std::vector<double>& times, CollectiveRow* row) {
+  row->measured = static_cast<int>(times.size());
+  if (times.empty()) return;
+  row->median_us = Median(times);
+  row->best_us = *std::min_element(times.begin(), times.end());
+  row->worst_us = *std::max_element(times.begin(), times.end());
+}
+
+void Expect(const Expectation& expected, CollectiveRow* row) {
+  row->modelled = row->call == Call::kAllReduce || row->call == Call::kAllGather ||
+                  row->call == Call::kReduceScatter;
+  if (!row->modelled || row->ranks < 2) return;
+  const auto p = static_cast<uint32_t>(row->ranks);
+  if (row->bytes < kSmallestFitted) {
+    if (expected.samples != nullptr)
+      row->candidates = FromSamples(row->call, *expected.samples, p, row->bytes);
+  } else if (expected.cost != nullptr) {
+    row->candidates = CandidatesFor(row->call, *expected.cost, p, row->bytes);
+  }
+}
+
 }  // namespace
 
 std::vector<CollectiveRow> ReportCollectives(const JobTrace& trace, bool one_clock,
@@ -146,29 +167,35 @@ std::vector<CollectiveRow> ReportCollectives(const JobTrace& trace, bool one_clo
             static_cast<double>(begins.back().first - begins.front().first) / 1000);
       }
     }
-    row.measured = static_cast<int>(times.size());
-    if (!times.empty()) {
-      row.median_us = Median(times);
-      row.best_us = *std::min_element(times.begin(), times.end());
-      row.worst_us = *std::max_element(times.begin(), times.end());
-    }
+    TakeTimes(times, &row);
     for (const auto& [rank, behind] : late) {
       if (static_cast<int>(behind.size()) <= row.late_times) continue;
       row.late_rank = rank;
       row.late_times = static_cast<int>(behind.size());
       row.late_us = Median(behind);
     }
-    row.modelled = row.call == Call::kAllReduce || row.call == Call::kAllGather ||
-                   row.call == Call::kReduceScatter;
-    const auto p = static_cast<uint32_t>(row.ranks);
-    if (row.modelled && row.ranks >= 2) {
-      if (row.bytes < kSmallestFitted) {
-        if (expected.samples != nullptr)
-          row.candidates = FromSamples(row.call, *expected.samples, p, row.bytes);
-      } else if (expected.cost != nullptr) {
-        row.candidates = CandidatesFor(row.call, *expected.cost, p, row.bytes);
-      }
+    Expect(expected, &row);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::vector<CollectiveRow> ReportTimed(const std::vector<TimedCollective>& collectives,
+                                       const Expectation& expected) {
+  std::map<std::tuple<int, Call, int, double>, std::vector<const TimedCollective*>> groups;
+  for (const TimedCollective& one : collectives)
+    groups[{one.comm, one.call, one.ranks, one.bytes}].push_back(&one);
+  std::vector<CollectiveRow> rows;
+  for (const auto& [key, group] : groups) {
+    CollectiveRow row;
+    std::tie(row.comm, row.call, row.ranks, row.bytes) = key;
+    row.instances = static_cast<int>(group.size());
+    std::vector<double> times;
+    for (const TimedCollective* one : group) {
+      if (one->least_us >= 0) times.push_back(one->least_us);
     }
+    TakeTimes(times, &row);
+    Expect(expected, &row);
     rows.push_back(std::move(row));
   }
   return rows;

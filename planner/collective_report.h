@@ -41,6 +41,18 @@ struct Expectation {
 std::vector<CollectiveRow> ReportCollectives(const JobTrace& trace, bool one_clock,
                                              const Expectation& expected);
 
+// A collective whose time others have measured: of an instance, the least over all its members.
+struct TimedCollective {
+  int comm = -1;
+  model::Call call = model::Call::kOther;
+  int ranks = 0;
+  double bytes = 0;      // as CollectiveRow's
+  double least_us = -1;  // -1: unknown
+};
+// The same of these. Their ranks have different clocks.
+std::vector<CollectiveRow> ReportTimed(const std::vector<TimedCollective>& collectives,
+                                       const Expectation& expected);
+
 // Turns the measured rows into samples of rings, to fit a cost to: NCCL does not say which plan it
 // used.
 std::vector<CostSample> SamplesOf(const std::vector<CollectiveRow>& rows);

@@ -48,7 +48,8 @@ struct FlightEntry {
   std::string type;       // of the first input
   bool completed = false;
   FlightBegun begun = FlightBegun::kUnknown;  // of open ones
-  std::string site;  // "train.py:12 step": the innermost frame; empty: unknown
+  double kernel_us = -1;  // how long its kernel ran; -1: the source does not say
+  std::string site;       // "train.py:12 step": the innermost frame; empty: unknown
 };
 
 struct FlightStatus {

@@ -11,7 +11,7 @@
 #include <numeric>
 #include <optional>
 #include <string_view>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -114,7 +114,7 @@ struct Event {
   std::string name, category;
   std::string collective, type, group, description, ranks;
   std::optional<int64_t> sequence, in, out, size, external;
-  double ts = 0;
+  double ts = 0, us = -1;  // where it begins, how long it lasts
   bool called_us = false, root_or_peer = false;
 };
 
@@ -177,6 +177,7 @@ class Reader final : public nlohmann::json_sax<Json> {
   }
   bool number_float(number_float_t value, const string_t&) override {
     if (in(Where::kEvent) && key_ == "ts") event_.ts = value;
+    if (in(Where::kEvent) && key_ == "dur") event_.us = value;
     if (in(Where::kArgs) && key_ == "called_us") event_.called_us = true;
     return true;
   }
@@ -271,6 +272,7 @@ class Reader final : public nlohmann::json_sax<Json> {
     switch (open_.back()) {
       case Where::kEvent:
         if (key_ == "ts") event_.ts = static_cast<double>(value);
+        if (key_ == "dur") event_.us = static_cast<double>(value);
         break;
       case Where::kArgs:
         ArgInteger(value);
@@ -366,8 +368,10 @@ class Reader final : public nlohmann::json_sax<Json> {
     }
     if (event_.name == "record_param_comms") return TakeCall();
     if (event_.category == "kernel" && event_.external && event_.name.starts_with("nccl") &&
-        ended_.insert(*event_.external).second) {
-      trace_.bytes += 4 * sizeof(int64_t);
+        std::isfinite(event_.us)) {
+      const auto [kernel, fresh] = kernels_.try_emplace(*event_.external, event_.us);
+      if (!fresh) kernel->second = -1;  // several: none of them is the whole operation
+      trace_.bytes += fresh ? 6 * sizeof(int64_t) : 0;
       return Bounded();
     }
     return true;
@@ -426,7 +430,7 @@ class Reader final : public nlohmann::json_sax<Json> {
   std::vector<Config> configs_;
   std::map<SeenGroup, std::string> groups_;  // and their descriptions
   std::vector<Call> calls_;
-  std::unordered_set<int64_t> ended_;  // External ids of NCCL's kernels
+  std::unordered_map<int64_t, double> kernels_;  // of NCCL, by External id: how long they ran
   RankTrace trace_;
   std::string error_;
 };
@@ -491,7 +495,9 @@ StatusOr<RankTrace> Reader::Finish() {
   for (Call& call : calls_) {
     FlightEntry& entry = call.entry;
     entry.group = keys.at(call.group);
-    entry.completed = call.external != 0 && ended_.contains(call.external);
+    const auto kernel = kernels_.find(call.external);
+    entry.completed = call.external != 0 && kernel != kernels_.end();
+    if (entry.completed) entry.kernel_us = kernel->second;
     trace_.bytes += entry.group.size();
     if (!Bounded()) return Status::DataLoss(error_);
     trace_.numbered = trace_.numbered && entry.sequence >= 0;

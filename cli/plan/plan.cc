@@ -186,20 +186,29 @@ bool WritePictures(const std::string& path, const planner::Plan& plan) {
 }
 
 // Refuses traces of other tools by name: a table of buckets is JSON, too, and they are none.
-Status RefuseTraces(const std::string& path) {
-  const StatusOr<RecordedBy> who = WhoRecorded(path);
+// *profiler: the path holds those of PyTorch's profiler, which say how long collectives took.
+Status RefuseTraces(const PlanFlags& flags, bool* profiler) {
+  const StatusOr<RecordedBy> who = WhoRecorded(flags.path);
   GORDIAN_RETURN_IF_ERROR(who.status());
-  if (*who != RecordedBy::kKineto && *who != RecordedBy::kChakra) return Status::Ok();
+  *profiler = flags.collectives && *who == RecordedBy::kKineto;
+  if (*profiler || (*who != RecordedBy::kKineto && *who != RecordedBy::kChakra))
+    return Status::Ok();
   return Status::InvalidArgument(
-      path + " holds " + FilesOf(*who) +
-      ", which do not show when the buckets of a step were ready: record the job with gordian run, "
-      "or give a table of times");
+      flags.path + " holds " + FilesOf(*who) + ", " +
+      (flags.collectives
+           ? "whose times gordian does not read: name a session of gordian run, or traces of "
+             "PyTorch's profiler"
+           : "which do not show when the buckets of a step were ready: record the job with "
+             "gordian run, or give a table of times"));
 }
 
 int RunPlan(PlanFlags flags) {
-  if (const Status status = RefuseTraces(flags.path); !status.ok()) return Fail(status.message());
+  bool profiler = false;
+  if (const Status status = RefuseTraces(flags, &profiler); !status.ok())
+    return Fail(status.message());
   if (flags.collectives) {
-    return RunCollectives({.path = flags.path, .samples = flags.samples, .json = flags.json});
+    return RunCollectives(
+        {.path = flags.path, .profiler = profiler, .samples = flags.samples, .json = flags.json});
   }
   flags.options.solver =
       flags.solver == "greedy" ? planner::Solver::kGreedy : planner::Solver::kExact;
@@ -256,7 +265,8 @@ void AddPlanVerb(CLI::App& app, VerbContext* context) {
   CLI::App* verb = app.add_subcommand(
       "plan", "Plan gradient all-reduces that overlap computation, proven free of deadlock");
   verb->add_option("path", flags->path,
-                   "A session, a .gtrace file, or a table of buckets (JSON, CSV)")
+                   "A session, a .gtrace file, a table of buckets (JSON, CSV), or, with "
+                   "--collectives, traces of PyTorch's profiler, one a rank")
       ->required()
       ->type_name("PATH");
   verb->add_option("--links", flags->options.links, "Links to send over (1)")

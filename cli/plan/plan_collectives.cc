@@ -2,11 +2,16 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "analyzer/model/verdict/names.h"
 #include "cli/output.h"
 #include "cli/plan/plan_input.h"
+#include "cli/plan/traced_collectives.h"
 #include "cli/verbs.h"
 #include "planner/collective_report.h"
 
@@ -17,18 +22,56 @@ using nlohmann::ordered_json;
 
 constexpr size_t kShown = 3;  // plans beside the measured time
 
+// The collectives of a session, or of traces of PyTorch's profiler.
+struct Measured {
+  std::vector<std::string> comms;  // names, by number
+  std::function<std::vector<planner::CollectiveRow>(const planner::Expectation&)> report;
+  std::string unknown;  // why the time of some is
+  std::string none;     // said where there is none
+};
+
+StatusOr<Measured> OfSession(const std::string& path) {
+  StatusOr<RecordedJob> job = ReadRecordedJob(path);
+  GORDIAN_RETURN_IF_ERROR(job.status());
+  if (!job->note.empty()) PrintNote(job->note);
+  const auto held = std::make_shared<const RecordedJob>(std::move(*job));
+  Measured measured;
+  for (size_t i = 0; i < held->trace.comms().size(); ++i)
+    measured.comms.push_back(planner::NameOf(held->trace.comms()[i], static_cast<int>(i)));
+  measured.report = [held](const planner::Expectation& expected) {
+    return planner::ReportCollectives(held->trace, held->one_clock, expected);
+  };
+  measured.unknown = "no host wait shows when it ended";
+  measured.none = "the session holds no collective";
+  return measured;
+}
+
+StatusOr<Measured> OfTraces(const std::string& path) {
+  StatusOr<TracedCollectives> traced = ReadTracedCollectives(path);
+  GORDIAN_RETURN_IF_ERROR(traced.status());
+  if (!traced->note.empty()) PrintNote(traced->note);
+  Measured measured;
+  measured.comms = std::move(traced->comms);
+  measured.report = [timed = std::move(traced->collectives)](const planner::Expectation& expected) {
+    return planner::ReportTimed(timed, expected);
+  };
+  measured.unknown = "not every member's trace holds its kernel";
+  measured.none = "the traces hold no collective that the cost model knows of";
+  return measured;
+}
+
 std::string Us(double us) {
   char text[32];
   std::snprintf(text, sizeof text, us < 100 ? "%.1f us" : "%.0f us", us);
   return text;
 }
 
-ordered_json JsonOf(const planner::CollectiveRow& row, const planner::JobTrace& trace) {
+ordered_json JsonOf(const planner::CollectiveRow& row, const Measured& measured) {
   ordered_json plans = ordered_json::array();
   for (size_t i = 0; i < std::min(kShown, row.candidates.size()); ++i) {
     plans.push_back({{"plan", planner::Name(row.candidates[i])}, {"us", row.candidates[i].time}});
   }
-  return {{"communicator", planner::NameOf(trace.comms()[row.comm], row.comm)},
+  return {{"communicator", measured.comms[static_cast<size_t>(row.comm)]},
           {"operation", model::Name(row.call)},
           {"ranks", row.ranks},
           {"bytes", row.bytes},
@@ -44,14 +87,13 @@ ordered_json JsonOf(const planner::CollectiveRow& row, const planner::JobTrace& 
           {"plans", plans}};
 }
 
-std::string TextOf(const planner::CollectiveRow& row, const planner::JobTrace& trace) {
-  std::string text = std::string(model::Name(row.call)) + " on " +
-                     planner::NameOf(trace.comms()[row.comm], row.comm) + ", " +
-                     std::to_string(row.ranks) + " ranks, " +
-                     WithCommas(static_cast<uint64_t>(row.bytes)) + " bytes, " +
-                     std::to_string(row.instances) + " times\n";
+std::string TextOf(const planner::CollectiveRow& row, const Measured& measured) {
+  std::string text =
+      std::string(model::Name(row.call)) + " on " + measured.comms[static_cast<size_t>(row.comm)] +
+      ", " + std::to_string(row.ranks) + " ranks, " + WithCommas(static_cast<uint64_t>(row.bytes)) +
+      " bytes, " + std::to_string(row.instances) + " times\n";
   if (row.measured == 0) {
-    text += "  measured  unknown: no host wait shows when it ended\n";
+    text += "  measured  unknown: " + measured.unknown + "\n";
   } else {
     text += "  measured  " + Us(row.median_us) + " (" + Us(row.best_us) + " to " +
             Us(row.worst_us) + ", " + std::to_string(row.measured) + " of them)\n";
@@ -73,12 +115,11 @@ std::string TextOf(const planner::CollectiveRow& row, const planner::JobTrace& t
 }  // namespace
 
 int RunCollectives(const CollectivesFlags& flags) {
-  StatusOr<RecordedJob> job = ReadRecordedJob(flags.path);
-  if (!job.ok()) {
-    PrintError(job.status().message());
+  const StatusOr<Measured> measured = flags.profiler ? OfTraces(flags.path) : OfSession(flags.path);
+  if (!measured.ok()) {
+    PrintError(measured.status().message());
     return kExitUsage;
   }
-  if (!job->note.empty()) PrintNote(job->note);
   std::vector<planner::CostSample> samples;
   if (!flags.samples.empty()) {
     StatusOr<std::vector<planner::CostSample>> read = ReadCostSamples(flags.samples);
@@ -88,17 +129,16 @@ int RunCollectives(const CollectivesFlags& flags) {
     }
     samples = std::move(*read);
   } else {
-    samples = planner::SamplesOf(planner::ReportCollectives(job->trace, job->one_clock, {}));
+    samples = planner::SamplesOf(measured->report({}));
   }
   const planner::CostFit fit = planner::FitCost(samples, flags.launch_us);
   const planner::MachineCost cost{.flat = fit.cost};
   const bool fitted = fit.cost.beta > 0;
-  const std::vector<planner::CollectiveRow> rows = planner::ReportCollectives(
-      job->trace, job->one_clock,
+  const std::vector<planner::CollectiveRow> rows = measured->report(
       {.cost = fitted ? &cost : nullptr, .samples = flags.samples.empty() ? nullptr : &samples});
   if (flags.json) {
     ordered_json list = ordered_json::array();
-    for (const planner::CollectiveRow& row : rows) list.push_back(JsonOf(row, job->trace));
+    for (const planner::CollectiveRow& row : rows) list.push_back(JsonOf(row, *measured));
     const ordered_json document = {{"schema", "gordian.collectives.v1"},
                                    {"cost",
                                     {{"alpha_us", fit.cost.alpha},
@@ -121,8 +161,8 @@ int RunCollectives(const CollectivesFlags& flags) {
     text += line;
   }
   if (!fit.missing.empty()) text += "no cost for: " + fit.missing + "\n";
-  for (const planner::CollectiveRow& row : rows) text += TextOf(row, job->trace);
-  if (rows.empty()) text += "the session holds no collective\n";
+  for (const planner::CollectiveRow& row : rows) text += TextOf(row, *measured);
+  if (rows.empty()) text += measured->none + "\n";
   return PrintText(text) ? kExitOk : kExitUsage;
 }
 

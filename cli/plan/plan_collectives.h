@@ -1,4 +1,4 @@
-// gordian plan --collectives: compares how long a session's collectives took with the cost model.
+// gordian plan --collectives: compares how long recorded collectives took with the cost model.
 #ifndef GORDIAN_CLI_PLAN_PLAN_COLLECTIVES_H_
 #define GORDIAN_CLI_PLAN_PLAN_COLLECTIVES_H_
 
@@ -7,8 +7,9 @@
 namespace gordian::cli {
 
 struct CollectivesFlags {
-  std::string path;     // a session, or a trace
-  std::string samples;  // samples to fit the cost model to; "": from the session
+  std::string path;       // a session, a trace, or traces of PyTorch's profiler
+  bool profiler = false;  // it is the last
+  std::string samples;    // samples to fit the cost model to; "": from the session
   double launch_us = 0;
   bool json = false;
 };

@@ -20,7 +20,7 @@ def gordian(*arguments):
     return done.returncode, done.stdout, done.stderr
 
 
-def call(number, name="allreduce", elements=1 << 20, group="0", ranks=(0, 1, 2, 3)):
+def call(number, name="allreduce", elements=1 << 20, group="0", ranks=(0, 1, 2, 3), us=30):
     args = {"External id": 50 + number, "Record function id": 0, "Ev Idx": number, "Collective name": name,
             "In msg nelems": elements, "Out msg nelems": elements, "Group size": len(ranks), "dtype": "BFloat16",
             "In split size": "[]", "Out split size": "[]", "Process Group Name": group,
@@ -31,7 +31,7 @@ def call(number, name="allreduce", elements=1 << 20, group="0", ranks=(0, 1, 2, 
              "args": args},
             {"ph": "s", "id": 50 + number, "pid": 7, "tid": 7, "ts": 100.5 * number, "cat": "ac2g", "name": "ac2g"},
             {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "pid": 0, "tid": 20,
-             "ts": 100.5 * number + 9, "dur": 30, "args": dict(kernel, stream=20, device=0)}]
+             "ts": 100.5 * number + 9, "dur": us, "args": dict(kernel, stream=20, device=0)}]
 
 
 def kineto(rank, calls, world=4):
@@ -144,7 +144,7 @@ class Traces(unittest.TestCase):
     def test_other_verbs_refuse_by_name(self):
         path = self.kineto(0, [call(5)])
         for verb, expected in ((["replay", self.folder, "-o", self.path("out")], 3), (["predict", self.folder], 3),
-                               (["plan", self.folder], 2), (["plan", path], 2), (["plan", path, "--collectives"], 2),
+                               (["plan", self.folder], 2), (["plan", path], 2),
                                (["export", self.folder, "-f", "fr", "-o", self.path("out")], 2)):
             with self.subTest(verb=verb[0]):
                 code, _, err = gordian(*verb)
@@ -153,6 +153,44 @@ class Traces(unittest.TestCase):
                 self.assertIn("gordian", err.split(":", 1)[1])
         code, out, err = gordian("predict", "--json", self.folder)
         self.assertEqual((code, json.loads(out)["judged"]), (3, False), err)
+
+    def times(self):
+        code, out, err = gordian("plan", self.folder, "--collectives", "--json")
+        self.assertEqual(code, 0, err)
+        report = json.loads(out)
+        self.assertEqual(report["schema"], "gordian.collectives.v1")
+        return [(row["communicator"], row["operation"], row["ranks"], row["bytes"], row["instances"], row["measured"],
+                 row["median_us"], row["best_us"], row["worst_us"], row["late_rank"]) for row in report["collectives"]]
+
+    def test_times_of_collectives(self):
+        # The rank that comes last waits for no other: its kernel is the shortest.
+        for rank in range(4):
+            self.kineto(rank, [call(5), call(6, us=90.5 - 10 * rank), call(7, us=40 + 10 * rank), call(8, us=50 + rank),
+                               call(9, "_reduce_scatter_base", elements=64, us=20 if rank == 2 else 25)])
+        self.assertEqual(self.times(), [
+            ("default_pg", "AllReduce", 4, 2 << 20, 3, 3, 50, 40, 60.5, -1),
+            ("default_pg", "ReduceScatter", 4, 4 * 2 * 64, 1, 1, 20, 20, 20, -1)])
+        code, out, err = gordian("plan", self.folder, "--collectives")
+        self.assertEqual(code, 0, err)
+        self.assertIn("measured  50.0 us (40.0 us to 60.5 us, 3 of them)", out)
+        # Without rank 3's trace, all that are known may have waited for it.
+        os.remove(self.path("node_4714.1700000000.pt.trace.json"))
+        self.assertEqual([row[4:6] for row in self.times()], [(3, 0), (1, 0)])
+        self.assertIn("unknown: not every member's trace holds its kernel", gordian("plan", self.folder, "--collectives")[1])
+
+    def test_batches_have_no_times(self):
+        for rank in range(2):
+            batch = [call(6, "_reduce_scatter_base", ranks=(0, 1)), call(6, ranks=(0, 1))]
+            self.kineto(rank, [call(5, ranks=(0, 1)), *batch, call(7, ranks=(0, 1))])
+        self.assertEqual([row[1:6] for row in self.times()], [("AllReduce", 2, 2 << 20, 1, 1)])
+        self.assertIn("left out 2 operations", gordian("plan", self.folder, "--collectives")[2])
+
+    def test_times_of_chakra_are_refused(self):
+        with open(self.path("job.0.et"), "wb") as f:
+            f.write(chakra([node(0)]))
+        code, _, err = gordian("plan", self.folder, "--collectives")
+        self.assertEqual(code, 2)
+        self.assertIn(self.folder + " holds traces of Chakra", err)
 
     def test_dumps_beside_traces_come_first(self):
         self.kineto(0, [call(5)])
