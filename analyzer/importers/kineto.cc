@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -380,10 +381,6 @@ class Reader final : public nlohmann::json_sax<Json> {
   bool TakeCall() {
     const std::string& collective = event_.collective;
     if (collective == "wait" || collective == "init") return true;  // no operations
-    if (collective == "send" || collective == "recv") {
-      ++trace_.transfers;
-      return true;
-    }
     if (collective.empty() || event_.group.empty()) {
       ++trace_.without_metadata;
       return true;
@@ -395,6 +392,14 @@ class Reader final : public nlohmann::json_sax<Json> {
         return Fault("has a name of more than " + std::to_string(kMostTraceName) + " bytes");
     }
     if (event_.description == kNoDescription) event_.description.clear();
+    SeenGroup group{event_.group, std::move(event_.ranks), event_.size.value_or(-1)};
+    auto [seen, fresh] = groups_.try_emplace(std::move(group), event_.description);
+    if (fresh) trace_.bytes += 2 * (seen->first.name.size() + 4 * seen->first.ranks.size()) + 256;
+    if (collective == "send" || collective == "recv") {
+      ++trace_.transfers;
+      transfer_groups_.insert(&seen->first);
+      return Bounded();
+    }
     FlightEntry entry;
     const double ns = event_.ts * 1e3;
     // Calls of one thread are in order anyway; of others this is the order, where it makes sense.
@@ -404,10 +409,7 @@ class Reader final : public nlohmann::json_sax<Json> {
     entry.elements_out = event_.out.value_or(-1);
     entry.type = event_.type;
     entry.sequence = event_.sequence.value_or(-1);
-    SeenGroup group{event_.group, std::move(event_.ranks), event_.size.value_or(-1)};
     trace_.bytes += sizeof entry + sizeof(Call) + 2 * entry.operation.size() + 32;
-    auto [seen, fresh] = groups_.try_emplace(std::move(group), event_.description);
-    if (fresh) trace_.bytes += 2 * (seen->first.name.size() + 4 * seen->first.ranks.size()) + 256;
     calls_.push_back({std::move(entry), &seen->first, event_.external.value_or(0)});
     return Bounded();
   }
@@ -429,6 +431,7 @@ class Reader final : public nlohmann::json_sax<Json> {
   std::optional<int64_t> rank_, world_;
   std::vector<Config> configs_;
   std::map<SeenGroup, std::string> groups_;  // and their descriptions
+  std::set<const SeenGroup*> transfer_groups_;
   std::vector<Call> calls_;
   std::unordered_map<int64_t, double> kernels_;  // of NCCL, by External id: how long they ran
   RankTrace trace_;
@@ -488,6 +491,7 @@ StatusOr<RankTrace> Reader::Finish() {
     trace_.bytes += group.ranks.size() * sizeof(int) + 2 * key.size() + sizeof group;
     if (!Bounded()) return Status::DataLoss(error_);
     keys[&seen] = key;
+    if (transfer_groups_.contains(&seen)) trace_.transfer_groups.insert(key);
     trace_.dump.groups.emplace(key, std::move(group));
   }
   std::stable_sort(calls_.begin(), calls_.end(),

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 
 #include "analyzer/importers/flight_recorder.h"
@@ -21,11 +22,13 @@ struct RankTrace {
   int world = 0;        // ranks of the job; 0: the trace does not say
   // All entries carry the number by which every member of their group knows them.
   bool numbered = true;
-  // Two operations may carry one number: PyTorch numbers those of a batch like the next one.
+  // Two operations may carry one number: PyTorch numbers those of a batch like the next one. A batch
+  // of sends and receives takes a number of the group's collectives, too, at the ranks that make it.
   bool batches_share_numbers = false;
-  size_t transfers = 0;         // sends and receives
-  size_t without_metadata = 0;  // recorded calls that name no operation or no group
-  uint64_t bytes = 0;           // memory that all this takes, roughly
+  std::set<std::string> transfer_groups;  // keys of groups with recorded sends and receives
+  size_t transfers = 0;                   // sends and receives
+  size_t without_metadata = 0;            // recorded calls that name no operation or no group
+  uint64_t bytes = 0;                     // memory that all this takes, roughly
 };
 
 // What the entries, groups and texts of all traces of a job may take together.

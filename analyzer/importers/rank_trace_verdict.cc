@@ -36,7 +36,10 @@ struct Window {
 class Traces {
  public:
   explicit Traces(std::vector<RankTrace> traces) : traces_(Prepared(std::move(traces))) {
-    for (RankTrace& trace : traces_) dumps_.push_back(std::move(trace.dump));
+    for (RankTrace& trace : traces_) {
+      dumps_.push_back(std::move(trace.dump));
+      transfer_groups_.merge(trace.transfer_groups);
+    }
     calls_.emplace(dumps_);
     for (const auto& [number, rank] : calls_->ranks()) {
       for (const auto& [channel, numbers] : rank.numbers)
@@ -63,11 +66,15 @@ class Traces {
   bool numbered() const { return traces_.front().numbered; }
   bool kineto() const { return traces_.front().format == TraceFormat::kKineto; }
 
-  // A rank may have begun to record within the operations of its first number: what it recorded
-  // under that number then is not what others recorded there first.
+  // What a rank recorded under a number is all that it called under it if it also recorded the
+  // number before: PyTorch gives operations of a batch, of which it may have recorded none, that of
+  // the next one. On a group of sends and receives the numbers of ranks need not agree.
   bool Comparable(int rank, const FlightOperation& operation) const {
-    return !traces_.front().batches_share_numbers ||
-           operation.sequence > windows_.at(operation.group).at(rank).first;
+    if (!traces_.front().batches_share_numbers) return true;
+    FlightOperation before = operation;
+    --before.sequence;
+    return calls_->ranks().at(rank).entries.contains(before) &&
+           !transfer_groups_.contains(*operation.group.text);
   }
   size_t Compared() const;
   Finding Make(const char* check) const;
@@ -84,6 +91,7 @@ class Traces {
   std::vector<FlightDump> dumps_;
   std::optional<FlightCalls> calls_;
   std::map<GroupKey, std::map<int, Window>> windows_;  // by group and rank
+  std::set<std::string> transfer_groups_;              // keys
 };
 
 // The number of operations that at least two ranks recorded, so that they could disagree.
@@ -126,6 +134,12 @@ Finding Traces::Make(const char* check) const {
   if (transfers > 0)
     unseen.push_back("what " + Plural(transfers, "recorded send or receive") +
                      " met: gordian does not compare them");
+  const auto mixed = static_cast<size_t>(std::count_if(
+      windows_.begin(), windows_.end(),
+      [this](const auto& group) { return transfer_groups_.contains(*group.first.text); }));
+  if (kineto() && numbered() && mixed > 0)
+    unseen.push_back("whether ranks agree on " + Plural(mixed, "process group") +
+                     " that also sends and receives: PyTorch may count both together");
   if (without_metadata > 0)
     unseen.push_back(Plural(without_metadata, "call") +
                      " whose event names no collective or no process group");
@@ -169,7 +183,8 @@ std::vector<Finding> Traces::Mismatches() const {
     finding.evidence.assumes.push_back("all traces are of one run");
     if (kineto())
       finding.evidence.assumes.push_back(
-          "the process group has one backend, which numbers its collectives alike at all ranks");
+          "the process group has one backend and no batches of sends and receives, so that all "
+          "ranks number its collectives alike");
     findings.push_back(std::move(finding));
   }
   return findings;
@@ -194,6 +209,7 @@ std::string Traces::WhoIsBehind() const {
   std::string text;
   size_t groups = 0;
   for (const auto& [group, windows] : windows_) {
+    if (numbered() && transfer_groups_.contains(*group.text)) continue;  // the numbers may differ
     int64_t last = 0;
     for (const auto& [number, window] : windows) last = std::max(last, window.last);
     std::vector<int> behind;

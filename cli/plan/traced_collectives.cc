@@ -84,11 +84,6 @@ TracedCollectives TimesOf(const std::vector<importers::RankTrace>& traces) {
   size_t left_out = 0;
   for (const importers::RankTrace& trace : traces) {
     for (const auto& [key, group] : trace.dump.groups) groups.emplace(key, &group);
-    std::map<std::string, int64_t> first;  // number of each group
-    for (const FlightEntry& entry : trace.dump.entries) {
-      int64_t& least = first.try_emplace(entry.group, entry.sequence).first->second;
-      least = std::min(least, entry.sequence);
-    }
     std::set<std::pair<std::string, int64_t>> own;
     for (const FlightEntry& entry : trace.dump.entries) {
       if (!trace.numbered) {
@@ -97,8 +92,9 @@ TracedCollectives TimesOf(const std::vector<importers::RankTrace>& traces) {
       }
       Instance& instance = instances[{entry.group, entry.sequence}];
       const bool fresh = own.emplace(entry.group, entry.sequence).second;
-      // What a rank recorded first may lack the operations of a batch that have its number.
-      const bool whole = fresh && entry.sequence > first.at(entry.group);
+      // Without the number before, the trace may lack operations of a batch that have this one.
+      const bool whole = fresh && own.contains({entry.group, entry.sequence - 1}) &&
+                         !trace.transfer_groups.contains(entry.group);
       if (instance.entry == nullptr) instance.entry = &entry;
       const FlightEntry& other = *instance.entry;
       instance.alone = instance.alone && whole && entry.operation == other.operation &&

@@ -283,6 +283,29 @@ TEST(KinetoVerdict, ABatchCutByTheBeginningOfAWindowIsNoFinding) {
   ExpectNoFinding(Decide({{Numbered(4), Numbered(5), batched}, {Numbered(6), Numbered(7)}}));
 }
 
+// Collection may stop and go on within one trace.
+TEST(KinetoVerdict, ABatchCutByAGapIsNoFinding) {
+  const Call batched{.collective = "reduce_scatter_tensor_coalesced", .seq = 6};
+  ExpectNoFinding(Decide({{Numbered(3), Numbered(4), batched, Numbered(6), Numbered(7)},
+                          {Numbered(3), Numbered(6), Numbered(7)}}));
+}
+
+// A batch of sends and receives takes a number of the collectives at the ranks that make it.
+TEST(KinetoVerdict, NumbersOfAGroupThatSendsAreNotCompared) {
+  const Call broadcast{.collective = "broadcast", .seq = 8};
+  const Call send{.collective = "send", .seq = 1};
+  const Call elsewhere{.collective = "send", .seq = 1, .group = "1"};
+  const std::vector<Call> other = {Numbered(7), broadcast};
+  const model::Verdict verdict = Decide({{Numbered(7), send, Numbered(8)}, other});
+  ExpectNoFinding(verdict);
+  EXPECT_TRUE(Has(verdict.main.evidence.not_visible, "1 process group that also sends"));
+  const model::Verdict behind = Decide({{Numbered(7), send, Numbered(8)}, {Numbered(7)}});
+  EXPECT_EQ(behind.main.summary.find("recorded nothing"), std::string::npos) << behind.main.summary;
+  const model::Verdict twin = Decide({{Numbered(7), elsewhere, Numbered(8)}, other});
+  EXPECT_EQ(twin.main.check, "mismatch-kind");
+  EXPECT_FALSE(Has(twin.main.evidence.not_visible, "that also sends"));
+}
+
 TEST(KinetoVerdict, GroupsOfOneNameAreToldApartByTheirRanks) {
   const Call pair{.seq = 2, .group = "1", .ranks = "\"[0, 1]\""};
   Call other{.collective = "broadcast", .seq = 2, .group = "1", .ranks = "\"[2, 3]\""};
