@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cctype>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -238,18 +239,21 @@ std::string Traces::WhoIsBehind() const {
 std::string Traces::NothingShared() const {
   if (traces_.size() == 1)
     return "One trace alone cannot be compared: name those of the other ranks, too.";
+  bool shared = false;  // two traces are of one group
   for (const auto& [group, windows] : windows_) {
     if (windows.size() < 2) continue;
-    std::string text;
-    size_t shown = 0;
-    for (const auto& [number, window] : windows) {
-      if (++shown > 2) break;
-      text += (text.empty() ? "" : ", ") + model::RankList({number}) + " #" +
-              std::to_string(window.first) + " to #" + std::to_string(window.last);
-    }
+    shared = true;
+    const auto [one, first] = *windows.begin();
+    const auto [other, second] = *std::next(windows.begin());
+    if (first.first <= second.last && second.first <= first.last) continue;
     return "No operation can be compared: the ranks recorded different parts of the job (on " +
-           calls_->GroupName(group) + " " + text + ").";
+           calls_->GroupName(group) + " " + model::RankList({one}) + " #" +
+           std::to_string(first.first) + " to #" + std::to_string(first.last) + ", " +
+           model::RankList({other}) + " #" + std::to_string(second.first) + " to #" +
+           std::to_string(second.last) + ").";
   }
+  if (shared)
+    return "No operation can be compared: no two ranks recorded two calls in a row in common.";
   return "No operation can be compared: no two of the traces are of one process group.";
 }
 

@@ -274,6 +274,13 @@ TEST(KinetoVerdict, WindowsThatBeginAndEndElsewhereAreNoFinding) {
       << apart.main.summary;
 }
 
+TEST(KinetoVerdict, TooLittleInCommon) {
+  const model::Verdict verdict = Decide({{Numbered(5)}, {Numbered(5)}});
+  ExpectNoFinding(verdict);
+  EXPECT_NE(verdict.main.summary.find("two calls in a row in common"), std::string::npos)
+      << verdict.main.summary;
+}
+
 // PyTorch numbers the operations of a batch like the operation behind it: rank 1 begins to record
 // between the two.
 TEST(KinetoVerdict, ABatchCutByTheBeginningOfAWindowIsNoFinding) {
