@@ -221,13 +221,14 @@ std::string Traces::WhoIsBehind() const {
       furthest = std::max(furthest.value_or(window.last), window.last);
     }
     if (behind.empty() || ++groups > 1) continue;
-    const std::string who = AtBeginning(model::RankList(behind));
-    const std::string on = calls_->GroupName(group);
-    text = numbered() ? who + " recorded nothing on " + on + " behind #" +
-                            std::to_string(*furthest) + ", others up to #" + std::to_string(last)
-                      : who + " recorded at most " +
-                            Plural(static_cast<size_t>(*furthest) + 1, "operation") + " on " + on +
-                            ", others " + std::to_string(last + 1);
+    text = AtBeginning(model::RankList(behind)) + " recorded ";
+    if (numbered()) {
+      text += "nothing on " + calls_->GroupName(group) + " behind #" + std::to_string(*furthest);
+      text += ", others up to #" + std::to_string(last);
+    } else {
+      text += "at most " + Plural(static_cast<size_t>(*furthest) + 1, "operation") + " on ";
+      text += calls_->GroupName(group) + ", others " + std::to_string(last + 1);
+    }
     text += behind.size() == 1 ? ": its trace may just end earlier"
                                : ": their traces may just end earlier";
   }

@@ -115,6 +115,7 @@ StatusOr<std::vector<RankTrace>> ReadRankTraces(const SourceFiles& files) {
              : "gordian could compare (COMM_COLL_NODE)"));
   }
   std::vector<RankTrace> traces;
+  traces.reserve(by_rank.size());
   for (auto& [rank, trace] : by_rank) traces.push_back(std::move(trace));
   return traces;
 }
