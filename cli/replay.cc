@@ -17,6 +17,8 @@
 #include <vector>
 
 #include "analyzer/importers/flight_recorder.h"
+#include "analyzer/importers/rank_traces.h"
+#include "analyzer/importers/sources.h"
 #include "cli/analyze/recorded.h"
 #include "cli/end_signal.h"
 #include "cli/job/session.h"
@@ -28,6 +30,7 @@
 #include "replayer/record/buffers.h"
 #include "replayer/record/extract.h"
 #include "replayer/record/from_flight_recorder.h"
+#include "replayer/record/from_rank_traces.h"
 #include "replayer/record/not_reached.h"
 #include "replayer/reduce/fixes.h"
 #include "replayer/reduce/fold.h"
@@ -119,6 +122,28 @@ Status FoldAll(const std::vector<std::string>& folds, replayer::Schedule* schedu
   return Status::Ok();
 }
 
+// The name of a file or folder, for people.
+std::string SourceName(std::filesystem::path path) {
+  if (!path.has_filename()) path = path.parent_path();  // "dumps/"
+  return path.filename();
+}
+
+// Makes a schedule of all that traces of PyTorch's profiler hold as a whole.
+StatusOr<replayer::Extracted> BenchmarkOfTraces(const ReplayFlags& flags) {
+  if (!flags.all_steps.empty()) {
+    replayer::Extracted refused;
+    refused.refused.push_back("--all-steps " + flags.all_steps +
+                              ": gordian knows no steps of traces of PyTorch's "
+                              "profiler: name none, and it takes all that they hold");
+    return refused;
+  }
+  const StatusOr<importers::SourceFiles> files = importers::FindSources(flags.path);
+  GORDIAN_RETURN_IF_ERROR(files.status());
+  const StatusOr<std::vector<importers::RankTrace>> traces = importers::ReadRankTraces(*files);
+  GORDIAN_RETURN_IF_ERROR(traces.status());
+  return replayer::ScheduleRankTraces(*traces, SourceName(flags.path));
+}
+
 // Recognises the kind of path as `gordian analyze` does, and extracts a schedule from it.
 StatusOr<replayer::Extracted> ExtractFrom(const ReplayFlags& flags, bool* from_dumps) {
   const std::string& path = flags.path;
@@ -133,6 +158,7 @@ StatusOr<replayer::Extracted> ExtractFrom(const ReplayFlags& flags, bool* from_d
     }
     return replayer::Extract(path, options);
   }
+  if (flags.benchmark && *who == RecordedBy::kKineto) return BenchmarkOfTraces(flags);
   if (flags.benchmark) {
     replayer::Extracted refused;
     refused.refused.push_back("--all-steps needs a session or trace of gordian: " + path +
@@ -152,9 +178,7 @@ StatusOr<replayer::Extracted> ExtractFrom(const ReplayFlags& flags, bool* from_d
   *from_dumps = true;
   const StatusOr<std::vector<importers::FlightDump>> dumps = importers::ReadFlightDumps(path);
   GORDIAN_RETURN_IF_ERROR(dumps.status());
-  std::filesystem::path source = path;
-  if (!source.has_filename()) source = source.parent_path();  // "dumps/"
-  return replayer::ScheduleFlightDumps(*dumps, source.filename());
+  return replayer::ScheduleFlightDumps(*dumps, SourceName(path));
 }
 
 // Dumps describe a hang less exactly than a run of it does, so the first run's verdict becomes the
@@ -557,7 +581,8 @@ void AddReplayVerb(CLI::App& app, VerbContext* context) {
   CLI::App* verb = app.add_subcommand(
       "replay", "Write a small program that hangs in the way that a recorded job did");
   verb->add_option("path", flags->path,
-                   "A session, a .gtrace file, or a file or folder of Flight Recorder dumps")
+                   "A session, a .gtrace file, a file or folder of Flight Recorder dumps, or, with "
+                   "--all-steps, a folder of traces of PyTorch's profiler, one a rank")
       ->required()
       ->type_name("PATH");
   verb->add_option("-o,--output", flags->output, "Folder for the program")

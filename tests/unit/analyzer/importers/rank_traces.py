@@ -16,7 +16,7 @@ GORDIAN = ""
 
 
 def gordian(*arguments):
-    done = subprocess.run([GORDIAN, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([GORDIAN, *arguments], capture_output=True, text=True, timeout=240, check=False)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -184,6 +184,38 @@ class Traces(unittest.TestCase):
             self.kineto(rank, [call(5, ranks=(0, 1)), *batch, call(7, ranks=(0, 1))])
         self.assertEqual([row[1:6] for row in self.times()], [("AllReduce", 2, 2 << 20, 1, 1)])
         self.assertIn("left out 2 operations", gordian("plan", self.folder, "--collectives")[2])
+
+    def test_a_benchmark_of_what_all_members_recorded(self):
+        for rank in range(4):
+            pair = (rank // 2 * 2, rank // 2 * 2 + 1)
+            name = "1" if rank < 2 else "2"
+            own = [call(number, elements=1024, group=name, ranks=pair) for number in (3, 4, 5)]
+            for one in own:  # each rank numbers the calls of each group
+                one[1]["args"]["Process Group Description"] = "tp"
+                one[1]["ts"] += 2000
+                one[1]["args"]["External id"] += 1000
+            self.kineto(rank, [call(5), call(6, elements=4096), call(7, "broadcast", elements=64),
+                               *own, *([call(8)] if rank else [])])
+        out = self.path("out")
+        code, text, err = gordian("replay", self.folder, "--all-steps", "-o", out, "--verify", "1", "--json")
+        self.assertEqual(code, 0, err)
+        report = json.loads(text)
+        # Of 8 operations those that all members recorded, with the number before: 2 of all, 2 of each pair.
+        self.assertEqual(report["ranks"], {"recorded": 4, "replay": 4})
+        self.assertEqual(report["operations"], {"recorded": 27, "replay": 4 * 2 + 2 * 2 * 2})
+        self.assertEqual(report["verified"], {"runs": 1, "ended": 1})
+        self.assertTrue([note for note in report["notes"] if note.startswith("left out: 4 collectives")], report["notes"])
+        with open(os.path.join(out, "bench.cc"), encoding="utf-8") as f:
+            self.assertIn("guessed: one stream for each process group", f.read())
+        code, _, err = gordian("replay", self.folder, "--all-steps", "3..4", "-o", out)
+        self.assertEqual(code, 3)
+        self.assertIn("knows no steps", err)
+
+    def test_a_benchmark_needs_all_members(self):
+        self.kineto(0, [call(5), call(6)])
+        code, _, err = gordian("replay", self.folder, "--all-steps", "-o", self.path("out"))
+        self.assertEqual(code, 3)
+        self.assertIn("no operation is in the traces of all members", err)
 
     def test_times_of_chakra_are_refused(self):
         with open(self.path("job.0.et"), "wb") as f:
