@@ -1,13 +1,10 @@
 #include "cli/plan/traced_collectives.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <string_view>
 #include <utility>
 
-#include "analyzer/exporters/torch_type_name.h"
 #include "analyzer/importers/rank_traces.h"
 #include "analyzer/importers/whole_operations.h"
 #include "analyzer/model/collective.h"
@@ -16,54 +13,23 @@
 namespace gordian::cli {
 namespace {
 
-using importers::FlightEntry;
 using importers::FlightGroup;
-using model::Call;
-
-constexpr uint8_t kTypes = 12;  // ncclDataType_t has so many
-
-struct Known {
-  std::string_view name;  // as importers::FlightEntry has it
-  Call call;
-  bool counts_output;  // NCCL's count is that of the output
-};
-constexpr Known kKnown[] = {{"all_reduce", Call::kAllReduce, false},
-                            {"broadcast", Call::kBroadcast, false},
-                            {"reduce", Call::kReduce, false},
-                            {"_all_gather_base", Call::kAllGather, false},
-                            {"_reduce_scatter_base", Call::kReduceScatter, true}};
-
-const Known* Find(std::string_view name) {
-  for (const Known& known : kKnown) {
-    if (known.name == name) return &known;
-  }
-  return nullptr;
-}
-
-std::optional<uint64_t> BytesOf(std::string_view type) {
-  for (uint8_t datatype = 0; datatype < kTypes; ++datatype) {
-    if (type == exporters::TorchTypeName(datatype)) return model::DatatypeBytes(datatype);
-  }
-  return type == "Bool" ? std::optional<uint64_t>(1) : std::nullopt;
-}
 
 // Returns nothing if the operation or its size is none that the cost model knows of.
 std::optional<planner::TimedCollective> Timed(const importers::WholeOperation& operation,
                                               const FlightGroup& group, int comm) {
-  const FlightEntry& entry = *operation.by_rank.begin()->second;
-  const Known* const known = Find(entry.operation);
-  const std::optional<uint64_t> size = BytesOf(entry.type);
+  const std::optional<importers::NcclCall> call =
+      importers::NcclCallOf(*operation.by_rank.begin()->second);
   const size_t ranks = group.ranks.size();
-  if (known == nullptr || !size || ranks == 0) return std::nullopt;
-  const int64_t count = known->counts_output ? entry.elements_out : entry.elements_in;
-  if (count < 0) return std::nullopt;
-  const uint64_t elements = model::TunedElements(known->call, static_cast<uint64_t>(count), ranks);
+  if (!call || ranks == 0) return std::nullopt;
+  const uint64_t elements = model::TunedElements(call->call, call->count, ranks);
   planner::TimedCollective timed;
   timed.comm = comm;
-  timed.call = known->call;
+  timed.call = call->call;
   timed.ranks = static_cast<int>(ranks);
-  timed.bytes = static_cast<double>(elements) * static_cast<double>(*size);
-  if (operation.by_rank.size() != ranks) return timed;
+  timed.bytes =
+      static_cast<double>(elements) * static_cast<double>(model::DatatypeBytes(call->datatype));
+  if (!importers::AtAllMembers(operation, group)) return timed;
   double least = -1;
   for (const auto& [rank, member] : operation.by_rank) {
     if (member->kernel_us < 0) return timed;

@@ -5,10 +5,8 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <string_view>
 #include <utility>
 
-#include "analyzer/exporters/torch_type_name.h"
 #include "analyzer/importers/whole_operations.h"
 #include "analyzer/model/collective.h"
 #include "common/version.h"
@@ -19,38 +17,13 @@ namespace {
 
 using importers::FlightEntry;
 using importers::FlightGroup;
+using importers::NcclCall;
 using importers::WholeOperation;
 
-constexpr uint8_t kTypes = 12;  // ncclDataType_t has so many
-constexpr uint8_t kByte = 1, kSum = 0;
+constexpr uint8_t kSum = 0;
 constexpr size_t kUsualDevices = 8;  // of the emulator
 // Of one buffer: more than any gradient bucket, and no more than a small GPU has free.
 constexpr uint64_t kMostBytes = uint64_t{1} << 30;
-
-struct RecordedKind {
-  std::string_view name;  // as importers::FlightEntry has it
-  OpKind kind;
-  bool counts_output;  // NCCL's count is that of the output
-};
-constexpr RecordedKind kRecordedKinds[] = {{"all_reduce", OpKind::kAllReduce, false},
-                                           {"broadcast", OpKind::kBroadcast, false},
-                                           {"reduce", OpKind::kReduce, false},
-                                           {"_all_gather_base", OpKind::kAllGather, false},
-                                           {"_reduce_scatter_base", OpKind::kReduceScatter, true}};
-
-const RecordedKind* KindNamed(std::string_view name) {
-  for (const RecordedKind& kind : kRecordedKinds) {
-    if (kind.name == name) return &kind;
-  }
-  return nullptr;
-}
-
-std::optional<uint8_t> TypeNamed(std::string_view name) {
-  for (uint8_t type = 0; type < kTypes; ++type) {
-    if (name == exporters::TorchTypeName(type)) return type;
-  }
-  return name == "Bool" ? std::optional<uint8_t>(kByte) : std::nullopt;
-}
 
 class RankTraceSchedule {
  public:
@@ -80,13 +53,9 @@ class RankTraceSchedule {
   void ChooseOperations() {
     for (const WholeOperation& operation : whole_.operations) {
       const FlightGroup& group = *whole_.groups.at(operation.group);
-      const FlightEntry& entry = *operation.by_rank.begin()->second;
-      const RecordedKind* const kind = KindNamed(entry.operation);
-      if (group.ranks.empty() || operation.by_rank.size() != group.ranks.size() ||
-          kind == nullptr || !TypeNamed(entry.type) ||
-          (kind->counts_output ? entry.elements_out : entry.elements_in) <= 0) {
-        continue;
-      }
+      const std::optional<NcclCall> call =
+          importers::NcclCallOf(*operation.by_rank.begin()->second);
+      if (!call || call->count == 0 || !importers::AtAllMembers(operation, group)) continue;
       ++chosen_;
       members_[operation.group] = group.ranks;
       for (const auto& [rank, member] : operation.by_rank) repeated_.insert(member);
@@ -127,7 +96,8 @@ class RankTraceSchedule {
     std::map<int, int> streams;  // by communicator
     for (const FlightEntry& entry : trace.dump.entries) {
       if (!repeated_.contains(&entry)) continue;
-      const RecordedKind& kind = *KindNamed(entry.operation);
+      const NcclCall call = *importers::NcclCallOf(entry);
+      const OpKind kind = KindOf(call.call);
       const int comm = comm_of_.at(entry.group);
       const auto [stream, fresh] = streams.try_emplace(comm, static_cast<int>(streams.size()));
       if (fresh)
@@ -136,26 +106,24 @@ class RankTraceSchedule {
                                    .device = 0});
       Op op;
       op.id = next_id_++;
-      op.kind = kind.kind;
+      op.kind = kind;
       op.comm = comm;
       op.stream = stream->second;
       op.symbol = entry.operation;
-      op.datatype = *TypeNamed(entry.type);
-      op.count = Count(kind, entry, op.datatype, members_.at(entry.group).size());
-      if (Reduces(kind.kind)) op.reduce_op = kSum;
-      if (HasRoot(kind.kind)) op.root_or_peer = 0;
-      rooted_ = rooted_ || HasRoot(kind.kind);
+      op.datatype = call.datatype;
+      op.count = Count(call, members_.at(entry.group).size());
+      if (Reduces(kind)) op.reduce_op = kSum;
+      if (HasRoot(kind)) op.root_or_peer = 0;
+      rooted_ = rooted_ || HasRoot(kind);
       ops.push_back(std::move(op));
     }
   }
 
-  uint64_t Count(const RecordedKind& kind, const FlightEntry& entry, uint8_t type, size_t members) {
-    const auto count =
-        static_cast<uint64_t>(kind.counts_output ? entry.elements_out : entry.elements_in);
-    const uint64_t most = kMostBytes / model::DatatypeBytes(type) /
-                          model::LargestBuffer(CallOf(kind.kind), /*count=*/1, members);
-    cut_ = cut_ || count > most;
-    return std::min(count, most);
+  uint64_t Count(const NcclCall& call, size_t members) {
+    const uint64_t most = kMostBytes / model::DatatypeBytes(call.datatype) /
+                          model::LargestBuffer(call.call, /*count=*/1, members);
+    cut_ = cut_ || call.count > most;
+    return std::min(call.count, most);
   }
 
   void Originate() {

@@ -7,6 +7,7 @@
 #include "analyzer/importers/chakra.h"
 #include "analyzer/importers/kineto.h"
 #include "analyzer/importers/rank_traces.h"
+#include "analyzer/importers/whole_operations.h"
 #include "tests/fuzz/fuzz_entry.h"
 
 namespace gordian::fuzz {
@@ -23,6 +24,11 @@ void FuzzRankTrace(const uint8_t* data, size_t bytes) {
     }
     std::vector<importers::RankTrace> traces(2, std::move(*trace));
     traces.back().dump.rank = traces.front().dump.rank + 1;
+    const importers::WholeOperations whole = importers::FindWholeOperations(traces);
+    for (const importers::WholeOperation& operation : whole.operations) {
+      importers::NcclCallOf(*operation.by_rank.begin()->second);
+      importers::AtAllMembers(operation, *whole.groups.at(operation.group));
+    }
     const model::Verdict verdict = importers::DecideRankTraces(std::move(traces));
     if (verdict.main.summary.empty() || verdict.main.verdict != model::VerdictKind::kInconclusive ||
         verdict.main.confidence == model::Confidence::kConfirmed)

@@ -15,6 +15,7 @@
 #include "analyzer/importers/chakra.h"
 #include "analyzer/importers/kineto.h"
 #include "analyzer/importers/packed_input.h"
+#include "analyzer/importers/whole_operations.h"
 #include "tests/fuzz/fuzz_entry.h"
 
 namespace gordian::importers {
@@ -344,6 +345,58 @@ TEST(KinetoVerdict, NamesHowManyRanksLeftNoTrace) {
   EXPECT_EQ(verdict.main.evidence.ranks_expected, 4);
   EXPECT_TRUE(Has(verdict.main.evidence.not_visible, "3 of 4 ranks left no trace"));
   EXPECT_NE(verdict.main.summary.find("One trace alone"), std::string::npos);
+}
+
+// --- What others need all of
+
+TEST(WholeOperations, OfAllMembersAndNoOthers) {
+  const auto traces = [](const std::vector<int>& ranks) {
+    std::vector<RankTrace> all;
+    for (const int rank : ranks) all.push_back(Parsed(Kineto(rank, {Numbered(1), Numbered(2)}, 9)));
+    return all;
+  };
+  const auto whole = [](const std::vector<RankTrace>& of) {
+    const WholeOperations found = FindWholeOperations(of);
+    EXPECT_EQ(found.operations.size(), 1u);  // without the number before, #1 may be of a batch
+    EXPECT_EQ(found.left_out, 1u);
+    if (found.operations.empty()) return false;
+    const WholeOperation& operation = found.operations.front();
+    EXPECT_EQ(operation.sequence, 2);
+    return AtAllMembers(operation, *found.groups.at(operation.group));
+  };
+  EXPECT_TRUE(whole(traces({0, 1})));
+  EXPECT_FALSE(whole(traces({0})));
+  EXPECT_FALSE(whole(traces({0, 5})));  // 5 is no member of [0, 1]
+  EXPECT_FALSE(whole(traces({0, 1, 5})));
+}
+
+TEST(WholeOperations, LeaveOutWhatMembersDoNotAgreeOn) {
+  std::vector<RankTrace> traces;
+  for (const int rank : {0, 1}) {
+    traces.push_back(
+        Parsed(Kineto(rank, {Numbered(1), {.seq = 2, .elements = 8 + rank}, Numbered(3)})));
+  }
+  const WholeOperations found = FindWholeOperations(traces);
+  ASSERT_EQ(found.operations.size(), 1u);
+  EXPECT_EQ(found.operations.front().sequence, 3);
+}
+
+TEST(WholeOperations, CallsOfNccl) {
+  FlightEntry entry;
+  entry.operation = "_reduce_scatter_base";
+  entry.type = "BFloat16";
+  entry.elements_in = 64;
+  entry.elements_out = 16;
+  const std::optional<NcclCall> call = NcclCallOf(entry);
+  ASSERT_TRUE(call.has_value());
+  EXPECT_EQ(call->call, model::Call::kReduceScatter);
+  EXPECT_EQ(call->count, 16u);
+  EXPECT_EQ(call->datatype, 9);
+  entry.operation = "all_gather";  // members may pass different sizes
+  EXPECT_FALSE(NcclCallOf(entry).has_value());
+  entry.operation = "_reduce_scatter_base";
+  entry.type = "ComplexFloat";
+  EXPECT_FALSE(NcclCallOf(entry).has_value());
 }
 
 // --- Chakra
