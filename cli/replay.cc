@@ -170,9 +170,10 @@ StatusOr<replayer::Extracted> ExtractFrom(const ReplayFlags& flags, bool* from_d
     const bool traces = *who == RecordedBy::kKineto || *who == RecordedBy::kChakra;
     refused.refused.push_back(
         path + ": " + FilesOf(*who) +
-        (traces ? " hold calls that were made, and no hang to repeat: record the job with gordian "
-                  "run, or take its Flight Recorder dumps"
-                : " hold no order of calls"));
+        (!traces ? " hold no order of calls"
+                 : " hold calls that were made, and no hang to repeat: record the job with gordian "
+                   "run, or take its Flight Recorder dumps") +
+        (*who == RecordedBy::kKineto ? " (--all-steps writes a benchmark of them)" : ""));
     return refused;
   }
   *from_dumps = true;

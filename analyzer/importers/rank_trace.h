@@ -22,8 +22,9 @@ struct RankTrace {
   int world = 0;        // ranks of the job; 0: the trace does not say
   // All entries carry the number by which every member of their group knows them.
   bool numbered = true;
-  // Two operations may carry one number: PyTorch numbers those of a batch like the next one. A batch
-  // of sends and receives takes a number of the group's collectives, too, at the ranks that make it.
+  // Two operations may carry one number: PyTorch numbers those of a batch like the next one. A
+  // batch of sends and receives takes a number of the group's collectives, too, at the ranks that
+  // make it.
   bool batches_share_numbers = false;
   std::set<std::string> transfer_groups;  // keys of groups with recorded sends and receives
   size_t transfers = 0;                   // sends and receives

@@ -1,8 +1,8 @@
 // Reads the times of collectives from traces of PyTorch's profiler, one for each rank.
 //
 // NCCL's kernel runs from when its rank joins until all members are done. The last member to join
-// waits for no other, so the least of the members' times is that of the operation. It is known where
-// every member's trace holds its kernel; the operations of a batch share one, and have none.
+// waits for no other, so the least of the members' times is that of the operation. It is known
+// where every member's trace holds its kernel; the operations of a batch share one, and have none.
 #ifndef GORDIAN_CLI_PLAN_TRACED_COLLECTIVES_H_
 #define GORDIAN_CLI_PLAN_TRACED_COLLECTIVES_H_
 

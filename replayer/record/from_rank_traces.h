@@ -1,7 +1,7 @@
 // Turns traces of PyTorch's profiler, one for each rank, into a schedule for a benchmark: the
 // collectives that every member of their process group recorded, in the order of each rank's calls.
-// Traces name no roots, operators, streams or waits in a form that gordian reads; their replacements
-// are guesses, and each guess is a line of Origin::notes.
+// Traces name no roots, operators, streams or waits in a form that gordian reads; their
+// replacements are guesses, and each guess is a line of Origin::notes.
 //
 // Pure. Not thread-safe.
 #ifndef GORDIAN_REPLAYER_RECORD_FROM_RANK_TRACES_H_
