@@ -3,10 +3,11 @@
 //
 // Facts of the format: libkineto/src/output_json.cpp, torch/csrc/profiler/util.cpp (saveNcclMeta)
 // and torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp. A trace is JSON in Chrome's Trace Event
-// Format. PyTorch 2.1 and later describe each call in an event `record_param_comms`: collective,
-// sizes, type, process group, and, later, `Seq`, by which all members know it. NCCL's kernels carry
-// the call's `External id`. PyTorch gives a call inside of a batch the number of the next call,
-// cuts a list of more than 30 ranks, and records replays of CUDA graphs as kernels alone.
+// Format. Later releases of PyTorch 2 describe each call in an event `record_param_comms`:
+// collective, sizes, type, process group, and, later, `Seq`, by which all members know it. NCCL's
+// kernels carry the call's `External id`. PyTorch gives a call inside of a batch the number of the
+// next call, cuts a list of more than 30 ranks, and records replays of CUDA graphs as kernels
+// alone.
 #ifndef GORDIAN_ANALYZER_IMPORTERS_KINETO_H_
 #define GORDIAN_ANALYZER_IMPORTERS_KINETO_H_
 

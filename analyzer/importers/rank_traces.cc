@@ -15,7 +15,7 @@
 namespace gordian::importers {
 namespace {
 
-constexpr char kInPyTorch[] = "PyTorch 2.1 and later describe collectives of NCCL";
+constexpr char kInPyTorch[] = "later releases of PyTorch 2 describe collectives of NCCL";
 
 bool TakeEnd(std::string_view end, std::string* name) {
   if (!name->ends_with(end)) return false;
