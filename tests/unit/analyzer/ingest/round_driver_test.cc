@@ -61,6 +61,17 @@ class RoundDriverTest : public ::testing::Test {
     for (const v1::Event& event : job->Take()) analysis_.OnEvent(event);
   }
 
+  // Returns the second round, which waits for both: number 1 joins before it can begin without it.
+  static uint64_t JoinBoth(RoundDriver* driver, Node* first, Node* second) {
+    driver->Join(2, second->Request());
+    const uint64_t round = second->Next().round;
+    driver->Join(1, first->Request());
+    driver->Answer(2, AnswerTo(round, 10));
+    const uint64_t next = first->Next().round;
+    EXPECT_EQ(second->Next().round, next);
+    return next;
+  }
+
   Analysis analysis_{AnalysisOptions{}};
   RoundPace pace_{.busy = milliseconds(100),
                   .confirming = milliseconds(20),
@@ -190,20 +201,15 @@ TEST_F(RoundDriverTest, ALateOrLostNodeHoldsNobodyUp) {
   pace_.round_timeout = milliseconds(1000);
   Node a, b;
   RoundDriver driver(&analysis_, pace_);
-  driver.Join(2, b.Request());
-  const uint64_t first = b.Next().round;
-  driver.Join(1, a.Request());  // before the next round can begin without it
-  driver.Answer(2, AnswerTo(first, 10));
-  Node::Asked asked = a.Next();
-  EXPECT_EQ(b.Next().round, asked.round);
+  const uint64_t round = JoinBoth(&driver, &a, &b);
   const Clock::time_point begin = Clock::now();
-  driver.Answer(1, AnswerTo(asked.round, 100));  // b says nothing
+  driver.Answer(1, AnswerTo(round, 100));  // b says nothing
   EXPECT_LT(Clock::now() - begin, milliseconds(5000));
   EXPECT_EQ(driver.rounds(), 2u);
-  driver.Answer(2, AnswerTo(asked.round, 100));  // too late
+  driver.Answer(2, AnswerTo(round, 100));  // too late
   EXPECT_EQ(driver.ignored(), 1u);
 
-  asked = a.Next();
+  const Node::Asked asked = a.Next();
   std::thread waiting([&] { driver.Answer(1, AnswerTo(asked.round, 200)); });
   std::this_thread::sleep_for(milliseconds(20));
   driver.Leave(2);  // its stream died
@@ -214,23 +220,18 @@ TEST_F(RoundDriverTest, ALateOrLostNodeHoldsNobodyUp) {
 
 // A node of a job that is quicker than the analyzer has much to send before its answer.
 TEST_F(RoundDriverTest, WaitsForANodeThatStillDelivers) {
-  pace_.round_timeout = milliseconds(200);
+  pace_.round_timeout = milliseconds(1000);
   Node a, b;
   RoundDriver driver(&analysis_, pace_);
-  driver.Join(2, b.Request());
-  const uint64_t first = b.Next().round;
-  driver.Join(1, a.Request());
-  driver.Answer(2, AnswerTo(first, 10));
-  const Node::Asked asked = a.Next();
-  EXPECT_EQ(b.Next().round, asked.round);
-  std::thread waiting([&] { driver.Answer(1, AnswerTo(asked.round, 100)); });
-  const Clock::time_point until = Clock::now() + 5 * pace_.round_timeout;
+  const uint64_t round = JoinBoth(&driver, &a, &b);
+  std::thread waiting([&] { driver.Answer(1, AnswerTo(round, 100)); });
+  const Clock::time_point until = Clock::now() + 2 * pace_.round_timeout;
   while (Clock::now() < until) {
     driver.Delivered(2);
     std::this_thread::sleep_for(milliseconds(5));
   }
   EXPECT_EQ(driver.rounds(), 1u);
-  driver.Answer(2, AnswerTo(asked.round, 100));
+  driver.Answer(2, AnswerTo(round, 100));
   waiting.join();
   EXPECT_EQ(driver.rounds(), 2u);
   EXPECT_EQ(driver.ignored(), 0u);
@@ -238,15 +239,11 @@ TEST_F(RoundDriverTest, WaitsForANodeThatStillDelivers) {
 }
 
 TEST_F(RoundDriverTest, LeavesOutANodeThatDeliversButNeverAnswers) {
-  pace_.round_timeout = milliseconds(200);
-  pace_.round_patience = milliseconds(500);
+  pace_.round_timeout = milliseconds(1000);
+  pace_.round_patience = milliseconds(2000);
   Node a, b;
   RoundDriver driver(&analysis_, pace_);
-  driver.Join(2, b.Request());
-  const uint64_t first = b.Next().round;
-  driver.Join(1, a.Request());
-  driver.Answer(2, AnswerTo(first, 10));
-  const Node::Asked asked = a.Next();
+  const uint64_t round = JoinBoth(&driver, &a, &b);
   const Clock::time_point begin = Clock::now();
   std::atomic<bool> ended = false;
   std::thread delivering([&] {
@@ -255,7 +252,7 @@ TEST_F(RoundDriverTest, LeavesOutANodeThatDeliversButNeverAnswers) {
       std::this_thread::sleep_for(milliseconds(5));
     }
   });
-  driver.Answer(1, AnswerTo(asked.round, 100));
+  driver.Answer(1, AnswerTo(round, 100));
   EXPECT_GE(Clock::now() - begin, pace_.round_timeout);
   EXPECT_EQ(driver.rounds(), 2u);
   ended = true;
