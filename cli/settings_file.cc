@@ -36,7 +36,9 @@ class SettingsFile : public CLI::Config {
   static void Take(const std::string& path, const CLI::App& app, std::vector<std::string> parents,
                    const json& table, std::vector<CLI::ConfigItem>* items) {
     const std::string prefix = parents.empty() ? "" : CLI::detail::join(parents, ".") + ".";
-    for (const auto& [key, value] : table.items()) {
+    for (const auto& setting : table.items()) {
+      const std::string& key = setting.key();
+      const json& value = setting.value();
       const auto refuse = [&](const std::string& why) {
         throw CLI::ConfigError(path + ": " + prefix + key + why + " (try: gordian settings)");
       };
