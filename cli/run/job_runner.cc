@@ -688,7 +688,7 @@ void JobRunner::Restart() {
     return;
   }
   KeepVerdict();
-  before_restart_.emplace();
+  before_restart_ = BeforeRestart{};
   before_restart_->seen = collector_->stats().processes;
   for (const RingFileEntry& ring : ListRings(options_.ring_dir))
     before_restart_->rings.push_back(ring.process);
