@@ -5,7 +5,7 @@
 #include <limits>
 #include <map>
 
-#include "planner/hash.h"
+#include "analyzer/model/hash.h"
 
 namespace gordian::planner {
 namespace {
@@ -230,7 +230,7 @@ std::vector<ChoiceRow> ChoiceTable(const MachineCost& cost, uint32_t p,
 }
 
 uint64_t HashOf(const std::vector<ChoiceRow>& table) {
-  Hash hash;
+  model::Hash hash;
   for (const ChoiceRow& row : table) {
     hash.Add(static_cast<uint64_t>(std::llround(row.m)));
     hash.Add(static_cast<uint64_t>(row.chosen.hierarchical));

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "analyzer/model/hash.h"
 #include "common/budget.h"
 
 namespace gordian::importers {
@@ -462,12 +463,9 @@ FlightGroup Reader::Resolve(const SeenGroup& seen, const std::string& descriptio
 
 // Short, unlike FlightGroup::Key: each entry has a copy, and a group may have thousands of ranks.
 std::string ShortKey(const FlightGroup& group) {
-  uint64_t hash = 14695981039346656037u;  // FNV-1a
-  for (const int rank : group.ranks) {
-    for (int shift = 0; shift < 32; shift += 8)
-      hash = (hash ^ ((static_cast<uint32_t>(rank) >> shift) & 255)) * 1099511628211u;
-  }
-  return group.name + "/" + std::to_string(group.ranks.size()) + "/" + std::to_string(hash);
+  model::Hash hash;
+  for (const int rank : group.ranks) hash.Add(static_cast<uint64_t>(rank));
+  return group.name + "/" + std::to_string(group.ranks.size()) + "/" + std::to_string(hash.value());
 }
 
 StatusOr<RankTrace> Reader::Finish() {

@@ -34,7 +34,7 @@ struct RankTrace {
 
 // What the entries, groups and texts of all traces of a job may take together.
 inline constexpr uint64_t kMostRankTraceBytes = 512ull << 20;
-// Of a text that a trace names an operation, a type or a group by.
+// The longest name that a trace may give an operation, a type or a group.
 inline constexpr size_t kMostTraceName = 256;
 inline constexpr int kMostTraceRanks = 131'072;
 

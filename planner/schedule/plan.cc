@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "planner/hash.h"
+#include "analyzer/model/hash.h"
 
 namespace gordian::planner {
 namespace {
@@ -81,7 +81,7 @@ std::optional<Plan> MakePlan(const std::vector<Bucket>& buckets, const PlanOptio
 }
 
 uint64_t HashOf(const Plan& plan) {
-  Hash hash;
+  model::Hash hash;
   hash.Add("gordian.plan.v1");
   hash.Add(static_cast<uint64_t>(plan.options.links));
   for (const Item& item : plan.items) {

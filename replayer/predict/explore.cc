@@ -11,6 +11,7 @@
 #include <tuple>
 #include <utility>
 
+#include "analyzer/model/hash.h"
 #include "replayer/predict/order_judge.h"
 
 namespace gordian::replayer {
@@ -21,27 +22,9 @@ using explore::Step;
 // A thread is started for no less work.
 constexpr size_t kLeastShare = 4;
 
-// FNV-1a (G. Fowler, L. Noll, P. Vo), 64 bits.
-class Digest {
- public:
-  void Add(std::string_view text) {
-    Add(text.size());
-    for (const char c : text) Mix(static_cast<uint8_t>(c));
-  }
-  void Add(uint64_t number) {
-    for (int i = 0; i < 8; ++i) Mix(static_cast<uint8_t>(number >> (8 * i)));
-  }
-  uint64_t value() const { return value_; }
-
- private:
-  void Mix(uint8_t byte) { value_ = (value_ ^ byte) * 0x100000001b3u; }
-
-  uint64_t value_ = 0xcbf29ce484222325u;
-};
-
 // Equal for windows whose searches are the same.
 uint64_t DigestOf(const RecordedOrders& orders) {
-  Digest digest;
+  model::Hash digest;
   const Schedule& schedule = orders.schedule;
   for (const Communicator& comm : schedule.comms) {
     digest.Add(comm.name);

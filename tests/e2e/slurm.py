@@ -202,7 +202,7 @@ def task_prolog(case, twin):
     """With task_prolog.sh a site names its server: `srun gordian run -- ...` alone. The twin's user
     names another one, which counts."""
     def start(address):
-        nowhere = "head:9"  # nobody listens there
+        nowhere = "head:9"  # no server listens there
         named = {"GORDIAN_SITE_ANALYZER": address}
         if twin:
             named = {"GORDIAN_SITE_ANALYZER": nowhere, "GORDIAN_ANALYZER": address}
@@ -329,7 +329,8 @@ def requeued(case):
 # ---- deploy/slurm/epilog.sh
 
 def other_user():
-    """How to become nobody, and its number, if it can run gordian from this build; else root."""
+    """The command that makes a process one of the user nobody, and that user's number, if that user
+    can run gordian from this build; else root."""
     nobody = pwd.getpwnam("nobody")
     become = ["setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]
     done = subprocess.run([*become, BUILD.gordian, "--version"], capture_output=True)

@@ -1,11 +1,12 @@
-// FNV-1a, 64 bits: the same number for the same words on every machine. Not for adversarial input.
-#ifndef GORDIAN_PLANNER_HASH_H_
-#define GORDIAN_PLANNER_HASH_H_
+// FNV-1a (G. Fowler, L. Noll, P. Vo), 64 bits: the same number for the same words on every machine.
+// Not for adversarial input.
+#ifndef GORDIAN_ANALYZER_MODEL_HASH_H_
+#define GORDIAN_ANALYZER_MODEL_HASH_H_
 
 #include <cstdint>
 #include <string_view>
 
-namespace gordian::planner {
+namespace gordian::model {
 
 class Hash {
  public:
@@ -23,6 +24,6 @@ class Hash {
   uint64_t value_ = 0xcbf29ce484222325u;
 };
 
-}  // namespace gordian::planner
+}  // namespace gordian::model
 
-#endif  // GORDIAN_PLANNER_HASH_H_
+#endif  // GORDIAN_ANALYZER_MODEL_HASH_H_
