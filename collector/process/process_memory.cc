@@ -56,6 +56,18 @@ size_t ProcessMemory::ReadSome(uint64_t address, void* to, size_t bytes) {
   return done;
 }
 
+#if defined(__aarch64__)
+
+bool ProcessMemory::FollowsCall(uint64_t address) {
+  const std::optional<uint32_t> code = Get<uint32_t>(address - sizeof(uint32_t));
+  if (!code || address % sizeof(uint32_t) != 0) return false;
+  if ((*code & 0xfc000000) == 0x94000000) return true;  // BL
+  // BLR, and its forms BLRAAZ, BLRABZ, BLRAA and BLRAB that authenticate the pointer.
+  return (*code & 0xfffffc1f) == 0xd63f0000 || (*code & 0xfefff800) == 0xd63f0800;
+}
+
+#else
+
 bool ProcessMemory::FollowsCall(uint64_t address) {
   constexpr size_t kLongest = 7;  // without prefixes
   uint8_t code[kLongest];
@@ -76,5 +88,7 @@ bool ProcessMemory::FollowsCall(uint64_t address) {
   }
   return false;
 }
+
+#endif
 
 }  // namespace gordian::collector

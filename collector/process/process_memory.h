@@ -30,8 +30,8 @@ class ProcessMemory {
     return Read(address, &value, sizeof(value)) ? std::optional<T>(value) : std::nullopt;
   }
 
-  // x86-64: whether the instruction before `address` is a call, as it is before an address that a call
-  // has left on a stack. Numbers on it may be addresses of code by chance.
+  // Whether the instruction before `address` is a call, as it is before an address that a call has left
+  // on a stack. Numbers on it may be addresses of code by chance.
   bool FollowsCall(uint64_t address);
 
   int error() const { return error_; }  // errno of the last failed read; 0: none failed

@@ -150,12 +150,21 @@ ThreadRole ThreadRoles::Of(pid_t pid, uint64_t stack_pointer,
   ProcessMemory memory(pid);
   const size_t bytes = memory.ReadSome(stack_pointer & ~uint64_t{7}, stack.data(), kMostStackBytes);
   stack.resize(bytes / sizeof(uint64_t));
-  // What lies above a stack may be readable, too. Its end is where the thread's own descriptor is,
-  // which holds its address twice (tcbhead_t of glibc for x86-64: tcb and self).
+  // What lies above a stack may be readable, too. Its end is where the thread's own descriptor is
+  // (struct pthread of glibc 2.17 to 2.41).
   constexpr size_t kSelf = 2;
   const auto is_descriptor = [&](size_t at) {
     const uint64_t address = (stack_pointer & ~uint64_t{7}) + at * sizeof(uint64_t);
-    return stack[at] == address && stack[at + kSelf] == address;
+#if defined(__aarch64__)
+    // It holds the address of its list of robust mutexes twice, at the list's beginning and before
+    // it; behind that stands how far a mutex's word is from its place in such a list.
+    const uint64_t list = address + sizeof(uint64_t);
+    constexpr int64_t kFarthestWord = 256;
+    const auto word = static_cast<int64_t>(stack[at + 2]);
+    return stack[at] == list && stack[at + 1] == list && word < 0 && word > -kFarthestWord;
+#else
+    return stack[at] == address && stack[at + kSelf] == address;  // tcbhead_t: tcb and self
+#endif
   };
   size_t end = 0;
   while (end + kSelf < stack.size() && !is_descriptor(end)) ++end;

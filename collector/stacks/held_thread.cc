@@ -19,8 +19,6 @@
 
 namespace gordian::collector {
 
-#if defined(__x86_64__)
-
 namespace {
 
 constexpr size_t kMostStackBytes = 256u << 10;
@@ -42,7 +40,9 @@ void SleepNs(uint64_t ns) {
 // would notice gordian.
 const char* NotToBeInterrupted(long number) {
   switch (number) {
+#ifdef SYS_epoll_wait  // not on AArch64
     case SYS_epoll_wait:
+#endif
     case SYS_epoll_pwait:
 #ifdef SYS_epoll_pwait2
     case SYS_epoll_pwait2:
@@ -60,12 +60,26 @@ const char* NotToBeInterrupted(long number) {
   }
 }
 
-void CopyRegisters(const user_regs_struct& from, uint64_t* to) {
+#if defined(__aarch64__)
+uint64_t StackPointer(const user_regs_struct& registers) { return registers.sp; }
+
+void CopyRegisters(const user_regs_struct& from, ThreadCopy* to) {
+  static_assert(sizeof(from.regs) == (kRegisters - 1) * sizeof(uint64_t));
+  memcpy(to->registers, from.regs, sizeof(from.regs));
+  to->registers[kRegisters - 1] = from.sp;
+  to->instruction_pointer = from.pc;
+}
+#else
+uint64_t StackPointer(const user_regs_struct& registers) { return registers.rsp; }
+
+void CopyRegisters(const user_regs_struct& from, ThreadCopy* to) {
   const uint64_t values[kRegisters] = {from.rax, from.rdx, from.rcx, from.rbx, from.rsi, from.rdi,
                                        from.rbp, from.rsp, from.r8,  from.r9,  from.r10, from.r11,
                                        from.r12, from.r13, from.r14, from.r15, from.rip};
-  memcpy(to, values, sizeof(values));
+  memcpy(to->registers, values, sizeof(values));
+  to->instruction_pointer = from.rip;
 }
+#endif
 
 // Waits until the thread is stopped, for any reason, with readable registers.
 bool AwaitRegisters(pid_t tid, user_regs_struct* registers) {
@@ -142,10 +156,10 @@ HoldResult CopyThread(pid_t pid, pid_t tid, std::mutex* while_held, ThreadCopy* 
                  nullptr);  // else with our end
     return Fail(HoldResult::kLeftAlone, "it did not stop within 50 ms", why);
   }
-  CopyRegisters(registers, copy->registers);
+  CopyRegisters(registers, copy);
   ProcessMemory memory(pid);
-  copy->stack_start = registers.rsp;
-  const size_t got = memory.ReadSome(registers.rsp, copy->stack.data(), copy->stack.size());
+  copy->stack_start = StackPointer(registers);
+  const size_t got = memory.ReadSome(copy->stack_start, copy->stack.data(), copy->stack.size());
   (void)ptrace(PTRACE_DETACH, tid, nullptr,
                reinterpret_cast<void*>(static_cast<intptr_t>(SignalOnItsWay(tid))));
   copy->stack.resize(got);
@@ -164,14 +178,5 @@ HoldResult CopyThread(pid_t pid, pid_t tid, std::mutex* while_held, ThreadCopy* 
   }
   return HoldResult::kCopied;
 }
-
-#else
-
-HoldResult CopyThread(pid_t, pid_t, std::mutex*, ThreadCopy*, std::string* why) {
-  *why = "gordian reads stacks on x86-64 only";
-  return HoldResult::kLeftAlone;
-}
-
-#endif
 
 }  // namespace gordian::collector

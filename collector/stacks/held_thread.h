@@ -12,15 +12,17 @@
 
 namespace gordian::collector {
 
-// In the order of DWARF's numbers for x86-64: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15,
-// rip.
-inline constexpr int kRegisters = 17;
-inline constexpr int kStackPointer = 7;
-inline constexpr int kInstructionPointer = 16;
+// In the order of DWARF's numbers.
+#if defined(__aarch64__)
+inline constexpr int kRegisters = 32;  // x0 to x30, sp; DWARF numbers no pc
+#else
+inline constexpr int kRegisters = 17;  // rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15, rip
+#endif
 
 // Registers and the used end of the stack, both from one moment.
 struct ThreadCopy {
   uint64_t registers[kRegisters] = {};
+  uint64_t instruction_pointer = 0;
   uint64_t stack_start = 0;  // address of stack[0]
   std::vector<char> stack;   // capacity is kept from one use to the next
 };

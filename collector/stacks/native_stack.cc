@@ -95,11 +95,10 @@ class Unwinder {
     return true;
   }
   static bool SetRegisters(Dwfl_Thread* thread, void* self) {
-    Dwarf_Word values[kRegisters];
-    for (int i = 0; i < kRegisters; ++i) {
-      values[i] = static_cast<Unwinder*>(self)->copy_->registers[i];
-    }
-    return dwfl_thread_state_registers(thread, 0, kRegisters, values);
+    const ThreadCopy& copy = *static_cast<Unwinder*>(self)->copy_;
+    const std::vector<Dwarf_Word> values(std::begin(copy.registers), std::end(copy.registers));
+    dwfl_thread_state_register_pc(thread, copy.instruction_pointer);
+    return dwfl_thread_state_registers(thread, 0, kRegisters, values.data());
   }
   static bool ReadWord(Dwfl*, Dwarf_Addr address, Dwarf_Word* result, void* self_pointer) {
     auto* const self = static_cast<Unwinder*>(self_pointer);

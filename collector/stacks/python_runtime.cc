@@ -77,7 +77,10 @@ class InterpreterFile {
   }
 
  private:
-  static uint64_t Lead(const GElf_Phdr& header) { return header.p_offset % 4096; }
+  // The kernel maps whole pages of its own size: 4, 16 or 64 KiB.
+  static uint64_t Lead(const GElf_Phdr& header) {
+    return header.p_offset % static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  }
 
   void ReadSymbols(Elf_Scn* section) {
     GElf_Shdr header;
