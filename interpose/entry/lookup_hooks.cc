@@ -88,11 +88,11 @@ uint32_t SlotOf(Library library, uintptr_t base) {
 }  // namespace
 }  // namespace gordian::interpose
 
-#if defined(__x86_64__)
-
 // One thunk for each row and copy: it says which copy is meant, in a word of the thread's own, and
 // goes on to the row's function, which finds the caller's return address as if it had been called
 // itself.
+#if defined(__x86_64__)
+#define GORDIAN_THUNK_ALIGNMENT "5"
 __asm__(
     ".macro GORDIAN_THUNKS target\n"
     ".set gordian_row, gordian_row + 1\n"
@@ -103,21 +103,43 @@ __asm__(
     "movl $((\\slot << 16) | gordian_row), %fs:(%r11)\n"
     "jmp \\target\n"
     ".endr\n"
-    ".endm\n"
-    ".text\n.p2align 5\n.hidden gordian_thunks\n.globl gordian_thunks\n"
-    ".type gordian_thunks, @function\n.set gordian_row, 0\ngordian_thunks:\n.cfi_startproc\n"
+    ".endm\n");
+#elif defined(__aarch64__)
+#define GORDIAN_THUNK_ALIGNMENT "6"
+// x16 and x17 are anyone's between a call and the function that it reaches; `hint 34` is `bti c`.
+__asm__(
+    ".macro GORDIAN_THUNKS target\n"
+    ".set gordian_row, gordian_row + 1\n"
+    ".irp slot, 1, 2, 3, 4, 5, 6, 7, 8\n"
+    ".p2align 6\n"
+    "hint 34\n"
+    "adrp x16, :gottprel:gordian_bound\n"
+    "ldr x16, [x16, :gottprel_lo12:gordian_bound]\n"
+    "mrs x17, tpidr_el0\n"
+    "add x17, x17, x16\n"
+    "mov w16, #gordian_row\n"
+    "movk w16, #\\slot, lsl #16\n"
+    "str w16, [x17]\n"
+    "b \\target\n"
+    ".endr\n"
+    ".endm\n");
+#endif
+__asm__(".text\n.p2align " GORDIAN_THUNK_ALIGNMENT
+        "\n.hidden gordian_thunks\n.globl gordian_thunks\n"
+        ".type gordian_thunks, @function\n.set gordian_row, 0\ngordian_thunks:\n.cfi_startproc\n"
 #define GORDIAN_HOOK(library, name, effect, rules, result, parameters, arguments) \
   "GORDIAN_THUNKS gordian_hook_" #name "\n"
 #include "proto/ring/hooked_calls.def"
 #undef GORDIAN_HOOK
-    ".p2align 5\n.cfi_endproc\n.size gordian_thunks, .-gordian_thunks\n");
+        ".p2align " GORDIAN_THUNK_ALIGNMENT
+        "\n.cfi_endproc\n.size gordian_thunks, .-gordian_thunks\n");
 extern "C" __attribute__((visibility("hidden"))) const char gordian_thunks[];
 
 namespace gordian::interpose {
 namespace {
 
 static_assert(kCopies == 8, "the thunks' macro counts to eight");
-constexpr uint32_t kThunkBytes = 32;
+constexpr uint32_t kThunkBytes = 1u << (GORDIAN_THUNK_ALIGNMENT[0] - '0');
 
 // What to hand out for `real`, a function of `module`.
 void* Bind(CallId row, Library library, const Module& module, void* real) {
@@ -194,6 +216,8 @@ __attribute__((visibility("hidden"))) GordianLookup gordian_look_up(void* handle
 
 // dlsym and dlvsym look at their return address: RTLD_NEXT is "after the caller". So nothing may
 // stand between caller and real function; these leave the stack as they found it.
+#if defined(__x86_64__)
+#define GORDIAN_NO_VERSION "xorl %edx, %edx\n"
 #define GORDIAN_STUB(name, clear_version)                                           \
   __asm__(".text\n.p2align 4\n.globl " #name "\n.type " #name ", @function\n" #name \
           ":\n.cfi_startproc\nendbr64\n"                                            \
@@ -210,7 +234,32 @@ __attribute__((visibility("hidden"))) GordianLookup gordian_look_up(void* handle
           "jmp *gordian_real_" #name                                                \
           "(%rip)\n"                                                                \
           "1: ret\n.cfi_endproc\n.size " #name ", .-" #name "\n");
-GORDIAN_STUB(dlsym, "xorl %edx, %edx\n")
+#elif defined(__aarch64__)
+#define GORDIAN_NO_VERSION "mov x2, xzr\n"
+#define GORDIAN_STUB(name, clear_version)                                           \
+  __asm__(".text\n.p2align 4\n.globl " #name "\n.type " #name ", @function\n" #name \
+          ":\n.cfi_startproc\nhint 34\n"                                            \
+          "stp x29, x30, [sp, #-48]!\n.cfi_def_cfa_offset 48\n"                     \
+          ".cfi_offset 29, -48\n.cfi_offset 30, -40\n"                              \
+          "mov x29, sp\n"                                                           \
+          "stp x0, x1, [sp, #16]\n"                                                 \
+          "str x2, [sp, #32]\n" clear_version                                       \
+          "mov x3, x30\n"                                                           \
+          "bl gordian_look_up\n"                                                    \
+          "mov x16, x0\n"                                                           \
+          "mov x0, x1\n"                                                            \
+          "ldp x1, x2, [sp, #24]\n"                                                 \
+          "ldp x29, x30, [sp], #48\n.cfi_def_cfa_offset 0\n"                        \
+          ".cfi_restore 29\n.cfi_restore 30\n"                                      \
+          "cbnz x16, 1f\n"                                                          \
+          "adrp x16, gordian_real_" #name                                           \
+          "\n"                                                                      \
+          "ldr x16, [x16, :lo12:gordian_real_" #name                                \
+          "]\n"                                                                     \
+          "br x16\n"                                                                \
+          "1: mov x0, x16\nret\n.cfi_endproc\n.size " #name ", .-" #name "\n");
+#endif
+GORDIAN_STUB(dlsym, GORDIAN_NO_VERSION)
 GORDIAN_STUB(dlvsym, "")
 
 // After it an address may belong to another file: routes are looked up anew.
@@ -290,11 +339,3 @@ void SubstituteDriverFunction(CallId call, const void* real, const void* caller,
 }
 
 }  // namespace gordian::interpose
-
-#else  // no thunks: what is looked up goes unseen
-
-namespace gordian::interpose {
-void SubstituteDriverFunction(CallId, const void*, const void*, const DriverLookup&) {}
-}  // namespace gordian::interpose
-
-#endif

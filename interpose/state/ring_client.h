@@ -9,7 +9,7 @@
 
 namespace gordian::interpose {
 
-inline uint64_t ReadClock(bool tsc) {
+inline uint64_t ReadClock([[maybe_unused]] bool tsc) {
 #if defined(__x86_64__)
   if (__builtin_expect(tsc, 1)) return __builtin_ia32_rdtsc();
 #endif
