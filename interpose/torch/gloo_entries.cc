@@ -3,10 +3,8 @@
 // front end no more than the line of the job that it names.
 //
 // The loader binds PyTorch's tables of virtual functions to the first definition that it finds. Of
-// C++ the shim needs only how x86-64 passes arguments: every one is a word, the Work is returned in
-// memory that the first one points to. A function that throws passes through here: what comes after
-// the call is then left out.
-#if defined(__x86_64__)
+// C++ the shim needs only how arguments are passed: every one is a word. A function that throws passes
+// through here: what comes after the call is then left out.
 #include <stddef.h>
 #include <stdint.h>
 
@@ -235,20 +233,20 @@ void End(const Issue& issue, const void* work) {
   Hold(*issue.thread, *issue.torch, work);
 }
 
-using Operation = void* (*)(void*, void*, void*, void*, void*, void*, void*);
-void* Call(uint32_t entry, void* result, void* object, void* const (&arguments)[5],
-           const void* caller) {
-  const auto real = reinterpret_cast<Operation>(Real(entry, caller));
-  if (__builtin_expect(real == nullptr, 0)) {  // no Work
-    *static_cast<void**>(result) = nullptr;
-    return result;
-  }
+using Work = Returned<1>;  // c10::intrusive_ptr<c10d::Work>
+using Operation = Work (*)(void*, void*, void*, void*, void*, void*);
+Work Observed(Operation real, uint32_t entry, void* object, void* const (&arguments)[5],
+              const void* caller) {
   Issue issue;
   Begin(&issue, entry, object, arguments, caller);
-  void* const returned =
-      real(result, object, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4]);
-  End(issue, *static_cast<void**>(result));
-  return returned;
+  Work work = real(object, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4]);
+  End(issue, work.words[0]);
+  return work;
+}
+Work Call(uint32_t entry, void* object, void* const (&arguments)[5], const void* caller) {
+  const auto real = reinterpret_cast<Operation>(Real(entry, caller));
+  if (__builtin_expect(real == nullptr, 0)) return Work::Nothing();
+  return Observed(real, entry, object, arguments, caller);
 }
 
 // Slots for threads are few: those of gloo's do not take the last ones.
@@ -301,11 +299,11 @@ bool Wait(uint32_t entry, void* work, int64_t limit_ms, const void* caller) {
 }  // namespace
 }  // namespace gordian::interpose
 
-#define GORDIAN_GLOO_CALL(method, row, shape, symbol)                                          \
-  GORDIAN_ENTRY(void*, symbol, void* result, void* object, void* a, void* b, void* c, void* d, \
-                void* e) {                                                                     \
-    using namespace gordian::interpose;                                                        \
-    return Call(kRow_##method, result, object, {a, b, c, d, e}, __builtin_return_address(0));  \
+#define GORDIAN_GLOO_CALL(method, row, shape, symbol)                                      \
+  GORDIAN_ENTRY(gordian::interpose::Work, symbol, void* object, void* a, void* b, void* c, \
+                void* d, void* e) {                                                        \
+    using namespace gordian::interpose;                                                    \
+    return Call(kRow_##method, object, {a, b, c, d, e}, __builtin_return_address(0));      \
   }
 #include "interpose/torch/gloo_calls.def"
 #undef GORDIAN_GLOO_CALL
@@ -393,6 +391,3 @@ GORDIAN_API const char* gordian_torch_gloo(const char* path) {
 #undef GORDIAN_GLOO_CALL
   return names;
 }
-#else
-GORDIAN_API const char* gordian_torch_gloo(const char*) { return ""; }
-#endif

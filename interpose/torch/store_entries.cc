@@ -4,11 +4,9 @@
 // Not c10d::HashStore: only threads of the process itself set its keys.
 //
 // The loader binds PyTorch's tables of virtual functions to the first definitions that it finds. Of
-// C++ the shim needs how x86-64 passes arguments, and that a std::string begins with its text's
+// C++ the shim needs how arguments are passed, and that a std::string begins with its text's
 // address and length (libstdc++'s since GCC 5; PyTorch's builds with the older one lack the symbols).
-#if defined(__x86_64__)
 #include <stdint.h>
-#include <string.h>
 
 #include "interpose/entry/lifecycle.h"
 #include "interpose/torch/torch_api.h"
@@ -68,8 +66,7 @@ ThreadContext* Seen(StoreClass store) {
   return AttachedThread();
 }
 
-// An empty std::vector.
-void* NoValue(void* result) { return memset(result, 0, 3 * sizeof(void*)); }
+using Bytes = Returned<3>;  // std::vector<uint8_t>; Nothing() is an empty one
 
 void NoteSet(StoreClass store, const void* key) {
   if (Seen(store) == nullptr) return;
@@ -79,25 +76,28 @@ void NoteSet(StoreClass store, const void* key) {
 
 // Waits until the key is set. Only a call from Python is certain to be left again as seen from here
 // (LeaveTorchCall), whatever is thrown.
-void* StoreGet(StoreClass which, void* result, void* store, const void* key, const void* caller) {
-  const auto real =
-      reinterpret_cast<void* (*)(void*, void*, const void*)>(Real(which, kGet, caller));
-  if (__builtin_expect(real == nullptr, 0)) return NoValue(result);
+using Get = Bytes (*)(void*, const void*);
+Bytes ObservedGet(Get real, ThreadContext& thread, void* store, const Text& key) {
+  const uint64_t hash = HashOf(key);
+  gordian_torch_text(ring::kTorchCall_key, hash, key.data, key.bytes);
+  gordian_torch_wait(ring::kTorchCall_store_wait, 0, 0, 0, hash, thread.torch.site);
+  thread.torch.waits = ring::kTorchCall_store_wait;
+  Bytes value = real(store, &key);
+  if (StillAttached(thread)) {
+    thread.torch.waits = ring::kCallNone;
+    gordian_torch_waited(ring::kTorchCall_store_wait, 0);
+  }
+  return value;
+}
+Bytes StoreGet(StoreClass which, void* store, const void* key, const void* caller) {
+  const auto real = reinterpret_cast<Get>(Real(which, kGet, caller));
+  if (__builtin_expect(real == nullptr, 0)) return Bytes::Nothing();
   ThreadContext* const thread = Seen(which);
   if (thread == nullptr || thread->torch.depth == 0 || thread->torch.recorded ||
       thread->slot->call != ring::kCallNone) {
-    return real(result, store, key);
+    return real(store, key);
   }
-  const Text& text = *static_cast<const Text*>(key);
-  const uint64_t hash = HashOf(text);
-  gordian_torch_text(ring::kTorchCall_key, hash, text.data, text.bytes);
-  gordian_torch_wait(ring::kTorchCall_store_wait, 0, 0, 0, hash, thread->torch.site);
-  thread->torch.waits = ring::kTorchCall_store_wait;
-  void* const returned = real(result, store, key);
-  if (!StillAttached(*thread)) return returned;
-  thread->torch.waits = ring::kCallNone;
-  gordian_torch_waited(ring::kTorchCall_store_wait, 0);
-  return returned;
+  return ObservedGet(real, *thread, store, *static_cast<const Text*>(key));
 }
 
 void StoreSet(StoreClass which, void* store, const void* key, const void* value,
@@ -108,14 +108,13 @@ void StoreSet(StoreClass which, void* store, const void* key, const void* value,
   if (real != nullptr) real(store, key, value);
 }
 
-void* StoreCompareSet(StoreClass which, void* result, void* store, const void* key,
-                      const void* expected, const void* desired, const void* caller) {
-  const auto real =
-      reinterpret_cast<void* (*)(void*, void*, const void*, const void*, const void*)>(
-          Real(which, kCompareSet, caller));
-  if (__builtin_expect(real == nullptr, 0)) return NoValue(result);
+Bytes StoreCompareSet(StoreClass which, void* store, const void* key, const void* expected,
+                      const void* desired, const void* caller) {
+  const auto real = reinterpret_cast<Bytes (*)(void*, const void*, const void*, const void*)>(
+      Real(which, kCompareSet, caller));
+  if (__builtin_expect(real == nullptr, 0)) return Bytes::Nothing();
   NoteSet(which, key);
-  return real(result, store, key, expected, desired);
+  return real(store, key, expected, desired);
 }
 
 int64_t StoreAdd(StoreClass which, void* store, const void* key, int64_t value,
@@ -130,18 +129,19 @@ int64_t StoreAdd(StoreClass which, void* store, const void* key, int64_t value,
 }  // namespace gordian::interpose
 
 #define GORDIAN_STORE(which, name)                                                                \
-  GORDIAN_ENTRY(void*, GORDIAN_STORE_GET(name), void* result, void* store, const void* key) {     \
-    return gordian::interpose::StoreGet(gordian::interpose::which, result, store, key,            \
+  GORDIAN_ENTRY(gordian::interpose::Bytes, GORDIAN_STORE_GET(name), void* store,                  \
+                const void* key) {                                                                \
+    return gordian::interpose::StoreGet(gordian::interpose::which, store, key,                    \
                                         __builtin_return_address(0));                             \
   }                                                                                               \
   GORDIAN_ENTRY(void, GORDIAN_STORE_SET(name), void* store, const void* key, const void* value) { \
     gordian::interpose::StoreSet(gordian::interpose::which, store, key, value,                    \
                                  __builtin_return_address(0));                                    \
   }                                                                                               \
-  GORDIAN_ENTRY(void*, GORDIAN_STORE_COMPARE_SET(name), void* result, void* store,                \
+  GORDIAN_ENTRY(gordian::interpose::Bytes, GORDIAN_STORE_COMPARE_SET(name), void* store,          \
                 const void* key, const void* expected, const void* desired) {                     \
-    return gordian::interpose::StoreCompareSet(gordian::interpose::which, result, store, key,     \
-                                               expected, desired, __builtin_return_address(0));   \
+    return gordian::interpose::StoreCompareSet(gordian::interpose::which, store, key, expected,   \
+                                               desired, __builtin_return_address(0));             \
   }                                                                                               \
   GORDIAN_ENTRY(int64_t, GORDIAN_STORE_ADD(name), void* store, const void* key, int64_t value) {  \
     return gordian::interpose::StoreAdd(gordian::interpose::which, store, key, value,             \
@@ -191,7 +191,3 @@ GORDIAN_API uint32_t gordian_torch_store(const char* path) {
   }
   return bound;
 }
-#else
-#include "interpose/torch/torch_api.h"
-GORDIAN_API uint32_t gordian_torch_store(const char*) { return 0; }
-#endif

@@ -18,6 +18,24 @@
 
 namespace gordian::interpose {
 
+// What a function of PyTorch's returns whose type has a destructor (an intrusive_ptr, a std::vector):
+// so many words in memory of the caller's, whose address each processor's calling convention passes in
+// a way of its own (Itanium C++ ABI, 3.1.3). It cannot be moved: the program links only where the
+// compiler lets a function that returns one write into the caller's.
+template <int kWords>
+struct Returned {
+  Returned() {}
+  Returned(Returned&&);
+  ~Returned() {}
+  static Returned Nothing() {
+    Returned nothing;
+    for (void*& word : nothing.words) word = nullptr;
+    return nothing;
+  }
+
+  void* words[kWords];
+};
+
 // The function that ours stands before, kept in `*kept`; null: there is none. `caller`: is in a file
 // that is linked to it.
 inline void* RealBehind(std::atomic<void*>* kept, const char* symbol, const void* caller) {
