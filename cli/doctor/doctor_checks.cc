@@ -1,6 +1,8 @@
 #include "cli/doctor/doctor_checks.h"
 
+#if defined(__x86_64__)
 #include <cpuid.h>
+#endif
 #include <dlfcn.h>
 #include <elfutils/libdwfl.h>
 #include <errno.h>
@@ -173,8 +175,12 @@ DoctorCheck CheckPtrace() {
 
 DoctorCheck CheckTsc() {
   DoctorCheck check{.name = "clock"};
+#if defined(__x86_64__)
   unsigned a = 0, b = 0, c = 0, d = 0;
   const bool invariant = __get_cpuid(0x80000007u, &a, &b, &c, &d) != 0 && (d & (1u << 8)) != 0;
+#else
+  const bool invariant = false;
+#endif
   check.detail = invariant
                      ? "time stamp counter, invariant"
                      : "no invariant time stamp counter: the shim asks the kernel for the time";
