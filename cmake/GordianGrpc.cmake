@@ -33,6 +33,7 @@ add_library(gordian::protobuf ALIAS gordian_protobuf)
 target_link_libraries(gordian_protobuf INTERFACE "${protobuf_archive}" ZLIB::ZLIB Threads::Threads)
 add_library(gordian_grpc INTERFACE)
 add_library(gordian::grpc ALIAS gordian_grpc)
-string(REPLACE ";" "," grpc_group "${grpc_archives}")  # they need each other in circles
+# They need each other in circles; OpenSSL stands among them for linkers that read each file once.
+string(REPLACE ";" "," grpc_group "${grpc_archives};${OPENSSL_SSL_LIBRARY};${OPENSSL_CRYPTO_LIBRARY}")
 target_link_libraries(gordian_grpc INTERFACE "$<LINK_GROUP:RESCAN,${grpc_group}>"
-  gordian::protobuf OpenSSL::SSL OpenSSL::Crypto ZLIB::ZLIB ${CMAKE_DL_LIBS})
+  gordian::protobuf ZLIB::ZLIB ${CMAKE_DL_LIBS})
