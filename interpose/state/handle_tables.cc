@@ -49,8 +49,11 @@ uint32_t LookAtStream(uint64_t handle, int32_t* device) {
 
 bool Drained(const StreamState& stream) {
   const MarkerQueue* queue = stream.markers.load(std::memory_order_acquire);
-  return queue == nullptr || queue->broken.load(std::memory_order_relaxed) != 0 ||
-         queue->tail.load(std::memory_order_acquire) == queue->head.load(std::memory_order_relaxed);
+  if (queue == nullptr || queue->broken.load(std::memory_order_relaxed) != 0) return true;
+  // The watcher has written to the stream's slot for the last time.
+  // litmus: markers.drained
+  const uint64_t tail = queue->tail.load(std::memory_order_acquire);
+  return tail == queue->head.load(std::memory_order_relaxed);
 }
 
 // Index of a slot, under the stream lock: a fresh one, else one whose stream was destroyed and has
@@ -82,13 +85,16 @@ StreamState* InsertStream(Process& process, uint64_t key, uint64_t handle, int32
                           uint32_t flags) {
   ring::Header& header = *process.header;
   const uint32_t index = TakeStreamSlot(process);
-  if (index == UINT32_MAX || !process.stream_table.Insert(key, index)) {
+  if (index == UINT32_MAX) {
     Add(header.lost_streams, uint64_t{1});
     return nullptr;
   }
   StreamState& state = process.stream_states[index];
   ring::StreamSlot& slot = process.streams[index];
-  Shared(slot.stream).store(ring::kNoId, std::memory_order_release);
+  // The id is the stamp of the slot: a reader takes the rest only between two looks at the same one.
+  Put(slot.stream, uint32_t{ring::kNoId});
+  // litmus: stream.free
+  std::atomic_thread_fence(std::memory_order_release);
   state.handle = handle;
   state.slot = &slot;
   state.id = ++process.next_stream_id;
@@ -105,8 +111,17 @@ StreamState* InsertStream(Process& process, uint64_t key, uint64_t handle, int32
   Put(slot.head, uint64_t{0});
   Put(slot.done, uint64_t{0});
   Put(slot.synced, uint64_t{0});
+  // litmus: stream.own
   Shared(slot.stream).store(state.id, std::memory_order_release);
+  // litmus: stream.key
   state.key.store(key, std::memory_order_release);
+  // Last: from here on other threads find it, without a lock.
+  if (!process.stream_table.Insert(key, index)) {
+    state.key.store(0, std::memory_order_relaxed);
+    Put(slot.stream, uint32_t{ring::kNoId});
+    Add(header.lost_streams, uint64_t{1});
+    return nullptr;
+  }
   if (index == process.streams_used.load(std::memory_order_relaxed)) {
     process.streams_used.store(index + 1, std::memory_order_release);
     Shared(header.streams_used).store(index + 1, std::memory_order_release);
@@ -243,11 +258,12 @@ uint32_t TakeCommSlot(Process& process) {
   for (uint32_t i = 0; i < ring::kMaxComms; ++i) {
     const uint32_t index = (process.comm_reuse_cursor + i) % ring::kMaxComms;
     CommState& state = process.comm_states[index];
+    // litmus: comm.unused
+    const bool in_use = state.in_use.load(std::memory_order_acquire) != 0;
     const ring::CommState now = GetCommState(state);
-    if (state.in_use.load(std::memory_order_relaxed) == 0 ||
-        (state.handle.load(std::memory_order_relaxed) == 0 &&
-         (now == ring::CommState::kDestroyed || now == ring::CommState::kFailed ||
-          now == ring::CommState::kAborted))) {
+    if (!in_use || (state.handle.load(std::memory_order_relaxed) == 0 &&
+                    (now == ring::CommState::kDestroyed || now == ring::CommState::kFailed ||
+                     now == ring::CommState::kAborted))) {
       process.comm_reuse_cursor = index + 1;
       return index;
     }
@@ -311,7 +327,10 @@ CommState* AddComm(Process& process, uint64_t uid, uint32_t parent, int32_t nran
   }
   CommState& comm = process.comm_states[index];
   ring::CommSlot& slot = process.comms[index];
-  Shared(slot.comm).store(ring::kNoId, std::memory_order_release);
+  // As in a stream's slot.
+  Put(slot.comm, uint32_t{ring::kNoId});
+  // litmus: comm.free
+  std::atomic_thread_fence(std::memory_order_release);
   comm.in_use.store(1, std::memory_order_relaxed);
   comm.handle.store(0, std::memory_order_relaxed);
   comm.slot = &slot;
@@ -335,6 +354,7 @@ CommState* AddComm(Process& process, uint64_t uid, uint32_t parent, int32_t nran
   for (char& letter : slot.name) Put(letter, '\0');
   comm.numbers = ClaimNumbers(process, comm, ring::NumberKind::kCollective, -1);
   SizeComm(process, comm, nranks, rank);
+  // litmus: comm.own
   Shared(slot.comm).store(comm.id, std::memory_order_release);
   if (index == process.comms_used.load(std::memory_order_relaxed)) {
     process.comms_used.store(index + 1, std::memory_order_release);
@@ -371,7 +391,9 @@ void UnbindComm(Process& process, CommState& comm) {
 
 void ReleaseComm(Process& process, CommState& comm) {
   UnbindComm(process, comm);
+  // litmus: comm.release
   Shared(comm.slot->comm).store(ring::kNoId, std::memory_order_release);
+  // litmus: comm.give_back
   comm.in_use.store(0, std::memory_order_release);
 }
 
@@ -406,11 +428,13 @@ bool AskNccl(CommQuestion question, uint64_t handle, int32_t* value) {
 }
 
 void SetCommState(CommState& comm, ring::CommState state) {
+  // litmus: comm.state
   Shared(comm.slot->state).store(state, std::memory_order_release);
 }
 
 ring::CommState GetCommState(const CommState& comm) {
-  return Shared(comm.slot->state).load(std::memory_order_relaxed);
+  // litmus: comm.is_over
+  return Shared(comm.slot->state).load(std::memory_order_acquire);
 }
 
 }  // namespace gordian::interpose

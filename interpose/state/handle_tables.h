@@ -36,14 +36,16 @@ StreamState* FindOrAddStream(ThreadContext& thread, uint64_t handle, int32_t dev
 inline StreamState* FindStream(ThreadContext& thread, uint64_t handle, int32_t device) {
   if (__builtin_expect(handle > kPerThreadHandle, 1)) {
     StreamState* cached = thread.cached_stream;
-    if (__builtin_expect(cached != nullptr && cached->key.load(std::memory_order_relaxed) == handle,
+    // As a look-up in the table: another stream may have got slot and handle since.
+    // litmus: stream.cached
+    if (__builtin_expect(cached != nullptr && cached->key.load(std::memory_order_acquire) == handle,
                          1)) {
       return cached;
     }
   } else {
     StreamState* cached = thread.cached_default;
     if (cached != nullptr &&
-        cached->key.load(std::memory_order_relaxed) == StreamKey(thread, handle, device)) {
+        cached->key.load(std::memory_order_acquire) == StreamKey(thread, handle, device)) {
       return cached;
     }
   }
@@ -66,7 +68,7 @@ inline CommState* FindComm(ThreadContext& thread, const void* comm) {
   const uint64_t handle = reinterpret_cast<uint64_t>(comm);
   CommState* cached = thread.cached_comm;
   if (__builtin_expect(
-          cached != nullptr && cached->handle.load(std::memory_order_relaxed) == handle, 1)) {
+          cached != nullptr && cached->handle.load(std::memory_order_acquire) == handle, 1)) {
     return cached;
   }
   return handle == 0 ? nullptr : FindOrAddComm(thread, handle);

@@ -33,6 +33,7 @@ class TryLock {
   bool Acquire(int spins = 500, int yields = 4000) {
     for (int i = 0; i < spins + yields; ++i) {
       if (word_.load(std::memory_order_relaxed) == 0 &&
+          // litmus: lock.take
           word_.exchange(1, std::memory_order_acquire) == 0) {
         return true;
       }
@@ -48,7 +49,10 @@ class TryLock {
     }
     return false;
   }
-  void Release() { word_.store(0, std::memory_order_release); }
+  void Release() {
+    // litmus: lock.leave
+    word_.store(0, std::memory_order_release);
+  }
 
  private:
   std::atomic<uint32_t> word_;
@@ -64,6 +68,7 @@ class HandleTable {
   uint32_t Find(uint64_t key) const {
     uint32_t at = Hash(key);
     for (uint32_t i = 0; i < kCapacity; ++i, at = Next(at)) {
+      // litmus: table.find
       const uint64_t found = entries_[at].key.load(std::memory_order_acquire);
       if (found == key) return entries_[at].index.load(std::memory_order_relaxed);
       if (found == kEmpty) return kMissing;
@@ -77,6 +82,7 @@ class HandleTable {
       const uint64_t found = entries_[at].key.load(std::memory_order_relaxed);
       if (found == kEmpty || found == kErased || found == key) {
         entries_[at].index.store(index, std::memory_order_relaxed);
+        // litmus: table.insert
         entries_[at].key.store(key, std::memory_order_release);
         return true;
       }
@@ -90,6 +96,7 @@ class HandleTable {
       const uint64_t found = entries_[at].key.load(std::memory_order_relaxed);
       if (found == kEmpty) return;
       if (found != key) continue;
+      // litmus: table.erase
       entries_[at].key.store(kErased, std::memory_order_release);
       // An erased entry in front of an empty one carries no chain any further: empty it as well, so
       // that ten thousand streams made and destroyed do not fill the table with erased entries.
@@ -422,10 +429,12 @@ std::atomic_ref<T> Shared(T& field) {
 }
 template <typename T>
 void Put(T& field, T value) {
+  // litmus: shim.put
   std::atomic_ref<T>(field).store(value, std::memory_order_relaxed);
 }
 template <typename T>
 void Add(T& field, T value) {
+  // litmus: shim.add
   std::atomic_ref<T>(field).fetch_add(value, std::memory_order_relaxed);
 }
 
