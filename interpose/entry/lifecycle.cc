@@ -61,25 +61,39 @@ bool AttachProcess(ForkPage* page) {
     for (int i = 0; i < 20000 && page->epoch.load(std::memory_order_acquire) == 0; ++i) {
       sched_yield();
     }
+    // litmus: fork_page.waited
     return page->epoch.load(std::memory_order_acquire) != 0;
   }
   const uint64_t epoch = g_last_epoch.fetch_add(1) + 1;
   Process* process = CreateProcess(epoch);  // null: this process never records
+  // litmus: fork_page.process
   page->process.store(process, std::memory_order_seq_cst);
   if (process != nullptr) cupti::TellState(*process);
+  // litmus: fork_page.epoch
   page->epoch.store(epoch, std::memory_order_release);
   return true;
 }
 
+bool WasCollected(Process& process, uint32_t index) {
+  // Acquired, as the reader is done with the records that the next owner writes over.
+  // litmus: slot.collected
+  const uint64_t tail = Shared(process.threads[index].ring_tail).load(std::memory_order_acquire);
+  return tail == Shared(process.contexts[index].head).load(std::memory_order_relaxed);
+}
+
 // The slot's thread has ended and everything it wrote was collected.
-bool IsReusable(const Process& process, uint32_t index, uint32_t own_tid) {
-  const ThreadContext& thread = process.contexts[index];
-  const uint32_t tid = thread.tid;
-  if (Shared(process.threads[index].ring_tail).load(std::memory_order_acquire) != thread.head) {
-    return false;
-  }
+bool IsReusable(Process& process, uint32_t index, uint32_t own_tid) {
+  const uint32_t tid = process.contexts[index].tid;
+  if (!WasCollected(process, index)) return false;
   if (tid == own_tid) return true;  // a number that was given again: its first owner is gone
-  return syscall(SYS_tgkill, process.pid, tid, 0) != 0 && errno == ESRCH;
+  // The thread may have written its last record between the look and its end: looks once more.
+  return syscall(SYS_tgkill, process.pid, tid, 0) != 0 && errno == ESRCH &&
+         WasCollected(process, index);
+}
+
+// Its owner may be getting its ring at this moment, outside the thread_lock.
+bool HasRing(ThreadContext& thread) {
+  return Shared(thread.ring_slots).load(std::memory_order_relaxed) != 0;
 }
 
 // A call that leaves no trace in the state block either.
@@ -94,14 +108,14 @@ ThreadContext* TakeSlot(Process& process, uint32_t tid, RingSpace* space) {
   const uint32_t used = process.threads_used.load(std::memory_order_relaxed);
   uint32_t index = used;
   for (uint32_t i = 0; i < used; ++i) {
-    if (process.contexts[i].ring_slots != 0 && IsReusable(process, i, tid)) {
+    if (HasRing(process.contexts[i]) && IsReusable(process, i, tid)) {
       index = i;
       break;
     }
   }
   if (index == ring::kMaxThreads) {
     for (uint32_t i = 0; i < used; ++i) {  // one without a ring is better than none
-      if (process.contexts[i].ring_slots == 0 && IsReusable(process, i, tid)) {
+      if (!HasRing(process.contexts[i]) && IsReusable(process, i, tid)) {
         index = i;
         break;
       }
@@ -117,8 +131,8 @@ ThreadContext* TakeSlot(Process& process, uint32_t tid, RingSpace* space) {
   ring::Record* records = thread.records;
   const uint64_t head = thread.head;
   const uint64_t ticks = thread.ticks;  // of its records: those to come are not earlier
-  // Odd where its thread was ended amid a change, by a signal's handler: even means "at rest".
-  const uint32_t seq = (thread.seq + 1) & ~1u;
+  // Odd already where its thread was ended amid a change, by a signal's handler.
+  const uint32_t seq = thread.seq | 1;
   __builtin_memset(&thread, 0, offsetof(ThreadContext, group_numbers));
   thread.process = &process;
   thread.header = process.header;
@@ -134,10 +148,14 @@ ThreadContext* TakeSlot(Process& process, uint32_t tid, RingSpace* space) {
   thread.head = head;
   thread.ticks = ticks;
   thread.cached_tail = head;
-  thread.seq = seq;
+  thread.seq = seq + 1;
   if (!reused) *space = TakeRingSpace(process);
 
+  // Under the sequence lock, or a reader could take the new thread for one that is in the call that
+  // the old one never left.
   Put(slot.seq, seq);
+  // litmus: reset.begin
+  std::atomic_thread_fence(std::memory_order_release);
   Put(slot.entered, uint64_t{0});
   Put(slot.left, uint64_t{0});
   Put(slot.lost_records, uint64_t{0});
@@ -146,8 +164,11 @@ ThreadContext* TakeSlot(Process& process, uint32_t tid, RingSpace* space) {
   Put(slot.poll_object, uint64_t{0});
   Put(slot.poll_count, uint64_t{0});
   Put(slot.open_group, uint32_t{0});
+  // litmus: reset.generation
   if (reused) Add(slot.generation, uint32_t{1});
-  Shared(slot.tid).store(tid, std::memory_order_release);
+  Put(slot.tid, tid);
+  // litmus: reset.end
+  Shared(slot.seq).store(seq + 1, std::memory_order_release);
   if (!reused) {
     process.threads_used.store(used + 1, std::memory_order_relaxed);
     Shared(header.threads_used).store(used + 1, std::memory_order_release);
@@ -161,12 +182,15 @@ std::atomic<ForkPage*> g_fork_page = &g_unattached;
 
 ThreadContext* AttachThread() {
   ErrnoKeeper keep_errno;
+  // litmus: fork_page.find
   ForkPage* page = g_fork_page.load(std::memory_order_acquire);
   if (page == &g_unattached && (page = MakeForkPage()) == nullptr) return nullptr;
+  // litmus: fork_page.attached
   if (page->epoch.load(std::memory_order_acquire) == 0) {
     if (!AttachProcess(page)) return nullptr;
     t_local.skip = 0;  // counted in the parent
   }
+  // litmus: fork_page.use
   Process* process = page->process.load(std::memory_order_relaxed);
   const uint64_t epoch = page->epoch.load(std::memory_order_relaxed);
   ThreadContext* thread = nullptr;

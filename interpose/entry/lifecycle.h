@@ -32,8 +32,9 @@ ThreadContext* AttachThread();
 
 // The calling thread's context, or null when there is nothing to record into.
 inline ThreadContext* CurrentThread() {
-  const uint64_t epoch =
-      g_fork_page.load(std::memory_order_relaxed)->epoch.load(std::memory_order_acquire);
+  const ForkPage* const page = g_fork_page.load(std::memory_order_relaxed);
+  // litmus: fork_page.current
+  const uint64_t epoch = page->epoch.load(std::memory_order_acquire);
   if (__builtin_expect(t_local.epoch == epoch && epoch != 0, 1)) return t_local.context;
   return AttachThread();
 }

@@ -4,6 +4,7 @@ namespace gordian::interpose {
 
 bool MakeRoom(ThreadContext& thread, uint64_t most) {
   if (thread.ring_slots != 0) {
+    // litmus: ring.room
     thread.cached_tail = Shared(thread.slot->ring_tail).load(std::memory_order_acquire);
     // A tail beyond the head is not the collector's: treats the ring as full, as for any invalid
     // value.

@@ -83,10 +83,14 @@ inline ring::Record* StartRecord(ThreadContext& thread, ring::RecordKind kind, C
 inline constexpr uint64_t kPrefetched = 3;
 
 inline void FinishRecord(ThreadContext& thread) {
-  Shared(thread.slot->ring_head).store(++thread.head, std::memory_order_release);
+  // A thread that looks for a slot to take over reads the head at any time (lifecycle.cc).
+  const uint64_t head = thread.head + 1;
+  Put(thread.head, head);
+  // litmus: ring.publish
+  Shared(thread.slot->ring_head).store(head, std::memory_order_release);
   // The collector's core has read that line since it was last written: fetch it while the job
   // works.
-  PrefetchToWrite(&thread.records[(thread.head + kPrefetched) & (thread.ring_slots - 1)]);
+  PrefetchToWrite(&thread.records[(head + kPrefetched) & (thread.ring_slots - 1)]);
 }
 
 // From here on a kernel is no longer part of an earlier run: StreamState::run_mark. Stores need no
@@ -102,6 +106,7 @@ inline void MarkRowUsed(ring::Header& header, CallId call) {
   std::atomic_ref<uint64_t> word(header.rows_used[call / 64]);
   const uint64_t bit = uint64_t{1} << call % 64;
   if (__builtin_expect((word.load(std::memory_order_relaxed) & bit) == 0, 0)) {
+    // litmus: calls.row
     word.fetch_or(bit, std::memory_order_relaxed);
   }
 }
@@ -109,6 +114,7 @@ inline void MarkRowUsed(ring::Header& header, CallId call) {
 // An outermost call of NCCL, after MarkRowUsed: readers take the count first. Nothing counts in the
 // line of another thread.
 inline void CountNcclCall(ThreadContext& thread) {
+  // litmus: calls.count
   Shared(thread.slot->nccl_calls).store(thread.slot->nccl_calls + 1, std::memory_order_release);
 }
 
@@ -133,6 +139,7 @@ inline void EnterCall(ThreadContext& thread, CallId call, uint64_t order, uint64
                       const Behind* covered = nullptr) {
   ring::ThreadSlot& slot = *thread.slot;
   Put(slot.seq, ++thread.seq);
+  // litmus: enter.begin
   std::atomic_thread_fence(std::memory_order_release);
   Put(slot.call, static_cast<uint16_t>(call));
   Put(slot.call_order, order);
@@ -155,15 +162,18 @@ inline void EnterCall(ThreadContext& thread, CallId call, uint64_t order, uint64
     Put(slot.detail.positions[i].stream, covered->places[i].stream);
     Put(slot.detail.positions[i].ordinal, covered->places[i].ordinal);
   }
+  // litmus: enter.end
   Shared(slot.seq).store(++thread.seq, std::memory_order_release);
 }
 
 inline void LeaveCall(ThreadContext& thread) {
   ring::ThreadSlot& slot = *thread.slot;
   Put(slot.seq, ++thread.seq);
+  // litmus: leave.begin
   std::atomic_thread_fence(std::memory_order_release);
   Put(slot.call, uint16_t{ring::kCallNone});
   Put(slot.left, slot.left + 1);
+  // litmus: leave.end
   Shared(slot.seq).store(++thread.seq, std::memory_order_release);
 }
 

@@ -370,10 +370,11 @@ void HandOutRing(Process& process, ThreadContext& thread, RingSpace space) {
   madvise(process.base + offset, reserved, MADV_POPULATE_WRITE);
 #endif
   thread.records = reinterpret_cast<ring::Record*>(process.base + offset);
-  thread.ring_slots = bytes / sizeof(ring::Record);
+  Put(thread.ring_slots, bytes / sizeof(ring::Record));
   const uint64_t kept = thread.ring_slots / 4;
   thread.work_slots = thread.ring_slots - (kept < kMostKeptSlots ? kept : kMostKeptSlots);
   Put(thread.slot->ring_slots, thread.ring_slots);
+  // litmus: ring.place
   Shared(thread.slot->ring_offset).store(offset, std::memory_order_release);
 }
 
