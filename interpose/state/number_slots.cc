@@ -12,9 +12,13 @@ class Change {
   explicit Change(ring::NumberSlot& slot)
       : slot_(slot), seq_(Shared(slot.seq).load(std::memory_order_relaxed) | 1) {
     Put(slot_.seq, seq_);
+    // litmus: numbers.begin
     std::atomic_thread_fence(std::memory_order_release);
   }
-  ~Change() { Shared(slot_.seq).store(seq_ + 1, std::memory_order_release); }
+  ~Change() {
+    // litmus: numbers.end
+    Shared(slot_.seq).store(seq_ + 1, std::memory_order_release);
+  }
   Change(const Change&) = delete;
   Change& operator=(const Change&) = delete;
 
@@ -34,15 +38,18 @@ uint64_t HashOf(uint64_t before, const ring::Signature& s) {
   return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64) ^ (before << 1);
 }
 
-// True if no call can use the slot's communicator any more.
+// True if no call can use the slot's communicator any more. What the last of them has written to the
+// slot is then seen: who takes it goes on from its sequence number.
 bool IsOver(const Process& process, ring::NumberSlot& slot) {
   const uint32_t owner = Shared(slot.comm).load(std::memory_order_relaxed);
   if (owner == ring::kNoId) return true;
   const uint32_t used = process.comms_used.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < used; ++i) {
     ring::CommSlot& comm = process.comms[i];
-    if (Shared(comm.comm).load(std::memory_order_relaxed) != owner) continue;
-    const ring::CommState state = Shared(comm.state).load(std::memory_order_relaxed);
+    // litmus: numbers.owner
+    if (Shared(comm.comm).load(std::memory_order_acquire) != owner) continue;
+    // litmus: numbers.over
+    const ring::CommState state = Shared(comm.state).load(std::memory_order_acquire);
     return state == ring::CommState::kDestroyed || state == ring::CommState::kFailed ||
            state == ring::CommState::kAborted;
   }
@@ -75,9 +82,13 @@ struct SignalKey {
 };
 
 bool IsOf(const SignalKey& key, ring::NumberSlot& slot) {
-  return Shared(slot.comm).load(std::memory_order_acquire) == key.comm && slot.kind == key.kind &&
-         slot.peer == key.peer && slot.channel.index == key.channel.index &&
-         slot.channel.context == key.channel.context;
+  // litmus: numbers.is_of
+  if (Shared(slot.comm).load(std::memory_order_acquire) != key.comm) return false;
+  // Atomically, as another thread may be giving the slot to another line.
+  return Shared(slot.kind).load(std::memory_order_relaxed) == key.kind &&
+         Shared(slot.peer).load(std::memory_order_relaxed) == key.peer &&
+         Shared(slot.channel.index).load(std::memory_order_relaxed) == key.channel.index &&
+         Shared(slot.channel.context).load(std::memory_order_relaxed) == key.channel.context;
 }
 
 std::atomic<uint16_t>& LineAt(Process& process, const SignalKey& key, uint32_t probe) {
@@ -117,6 +128,7 @@ ring::NumberSlot* SignalNumbers(Process& process, const CommState& comm, ring::N
                                 int32_t peer, ring::SignalChannel channel) {
   const SignalKey key = {comm.id, kind, peer, channel};
   for (uint32_t i = 0; i < kProbes; ++i) {
+    // litmus: numbers.line
     const uint16_t line = LineAt(process, key, i).load(std::memory_order_acquire);
     if (line == 0) break;
     if (line == kRemoved) continue;
@@ -148,6 +160,7 @@ ring::NumberSlot* ClaimNumbers(Process& process, const CommState& comm, ring::Nu
   }
   ring::NumberSlot& slot = process.numbers[index];
   RemoveLine(process, slot);
+  // litmus: numbers.free
   Shared(slot.comm).store(ring::kNoId, std::memory_order_release);
   {
     const Change change(slot);
@@ -162,7 +175,9 @@ ring::NumberSlot* ClaimNumbers(Process& process, const CommState& comm, ring::Nu
     Put(slot.begun, uint64_t{0});
     Put(slot.intact, uint64_t{0});
   }
+  // litmus: numbers.own
   Shared(slot.comm).store(comm.id, std::memory_order_release);
+  // litmus: numbers.tell_line
   if (line != nullptr) line->store(LineOf(process, &slot), std::memory_order_release);
   if (index == process.numbers_used.load(std::memory_order_relaxed)) {
     process.numbers_used.store(index + 1, std::memory_order_relaxed);
