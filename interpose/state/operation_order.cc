@@ -45,6 +45,7 @@ EventEntry* FindEvent(const Process& process, uint64_t event) {
   auto& entries = const_cast<Process&>(process).events;
   for (uint32_t i = 0, at = HashOf(event); i < kProbes; ++i, ++at) {
     EventEntry& entry = entries[at % kMaxEvents];
+    // litmus: event.find
     const uint64_t key = entry.key.load(std::memory_order_acquire);
     if (key == event) return &entry;
     if (key == 0) return nullptr;
@@ -57,6 +58,7 @@ EventEntry* AddEvent(Process& process, uint64_t event) {
     EventEntry& entry = process.events[at % kMaxEvents];
     uint64_t key = entry.key.load(std::memory_order_relaxed);
     if (key > kErased) continue;
+    // litmus: event.add
     if (entry.key.compare_exchange_strong(key, event, std::memory_order_acq_rel)) return &entry;
     if (key == event) return &entry;
   }
@@ -84,7 +86,8 @@ bool Unpack(const Process& process, uint64_t word, OrderedAfter* place) {
   const uint64_t enqueued = Shared(slot.enqueued).load(std::memory_order_relaxed);
   place->ordinal = enqueued - ((enqueued - word) & 0xffffffff);
   place->at = 0;
-  return DoneOf(slot) < place->ordinal;
+  // Wraps where another stream has the slot by now, and has no such ordinal.
+  return place->ordinal <= enqueued && DoneOf(slot) < place->ordinal;
 }
 
 // Its queue, from the file at its first operation. Null when there is no room. Under the
@@ -97,6 +100,7 @@ ring::PendingQueue* QueueOf(Process& process, StreamState& stream) {
     return nullptr;
   }
   stream.pending = reinterpret_cast<ring::PendingQueue*>(process.base + offset);
+  // litmus: pending.queue
   Shared(stream.slot->pending_offset).store(offset, std::memory_order_release);
   return stream.pending;
 }
@@ -112,6 +116,7 @@ void NoteGap(ring::PendingQueue* queue, StreamState& stream, uint64_t ordinal) {
 
 void AddBehindStream(const Process& process, StreamState& stream, Behind* behind) {
   OrderedAfter last;
+  // litmus: last_word.behind
   if (Unpack(process, stream.last_word.load(std::memory_order_acquire), &last)) {
     Merge(last, behind);
   }
@@ -130,7 +135,9 @@ void AddBehindEvent(const Process& process, const void* event, Behind* behind) {
   if (entry == nullptr) return;
   for (const std::atomic<uint64_t>& word : entry->places) {
     OrderedAfter place;
-    if (Unpack(process, word.load(std::memory_order_relaxed), &place)) Merge(place, behind);
+    // In order with what Unpack reads of the stream: it was enqueued before the word was written.
+    // litmus: place.read
+    if (Unpack(process, word.load(std::memory_order_acquire), &place)) Merge(place, behind);
   }
 }
 
@@ -147,6 +154,7 @@ void EventRecorded(Process& process, const void* event, StreamState& stream) {
   const uint64_t handle = reinterpret_cast<uint64_t>(event);
   if (handle <= kErased) return;
   // Drops operations that are done when a wait for the event asks.
+  // litmus: last_word.record
   uint64_t words[kEventPlaces] = {stream.last_word.load(std::memory_order_acquire)};
   if (__builtin_expect(stream.awaited_count.load(std::memory_order_relaxed) != 0, 0)) {
     Behind behind;
@@ -165,7 +173,8 @@ void EventRecorded(Process& process, const void* event, StreamState& stream) {
   for (uint32_t i = 0; i < kEventPlaces; ++i) {
     std::atomic<uint64_t>& place = entry->places[i];
     if (place.load(std::memory_order_relaxed) != words[i]) {
-      place.store(words[i], std::memory_order_relaxed);
+      // litmus: place.write
+      place.store(words[i], std::memory_order_release);
     }
   }
 }
@@ -179,6 +188,7 @@ void EventForgotten(Process& process, const void* event) {
     if (key == 0) return;
     if (key != handle) continue;
     for (std::atomic<uint64_t>& place : entry.places) place.store(0, std::memory_order_relaxed);
+    // litmus: event.erase
     entry.key.store(kErased, std::memory_order_release);
   }
 }
@@ -227,6 +237,7 @@ void AddPending(Process& process, StreamState& stream, const CalledOperation& op
            queue->ring[first % ring::kPendingSlots].ordinal <= done) {
       ++first;
     }
+    // litmus: pending.first
     if (first != queue->first) Shared(queue->first).store(first, std::memory_order_release);
     // The queue is full: keeps the oldest, since a stuck stream is stuck in its oldest operation.
     room = stream.pending_next - first < ring::kPendingSlots;
@@ -237,6 +248,7 @@ void AddPending(Process& process, StreamState& stream, const CalledOperation& op
   if (room) {
     ring::PendingOperation& slot = queue->ring[stream.pending_next % ring::kPendingSlots];
     Put(slot.stamp, uint64_t{0});
+    // litmus: pending.begin
     std::atomic_thread_fence(std::memory_order_release);
     Put(slot.ordinal, ordinal);
     Put(slot.launch, launch);
@@ -261,11 +273,14 @@ void AddPending(Process& process, StreamState& stream, const CalledOperation& op
       ++after;
     }
     Put(slot.after_count, after);
+    // litmus: pending.end
     Shared(slot.stamp).store(++stream.pending_next, std::memory_order_release);
+    // litmus: pending.next
     Shared(queue->next).store(stream.pending_next, std::memory_order_release);
   }
   // Later work on the stream comes after those waits too, through this operation.
   stream.awaited_count.store(0, std::memory_order_relaxed);
+  // litmus: last_word.write
   stream.last_word.store(Pack({stream.id, IndexOf(process, stream), ordinal, 0}),
                          std::memory_order_release);
   stream.order_lock.Release();
@@ -296,6 +311,7 @@ void ForgetOrder(StreamState& stream) {
   Put(stream.pending->gap_first, uint64_t{0});
   Put(stream.pending->gap_last, uint64_t{0});
   stream.pending_first = stream.pending_next;
+  // litmus: pending.forget
   Shared(stream.pending->first).store(stream.pending_first, std::memory_order_release);
 }
 
