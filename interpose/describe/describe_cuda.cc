@@ -204,6 +204,7 @@ void NoteQuery(ThreadContext& thread, CallId call, const void* object, bool not_
   Put(slot.poll_count, uint64_t{1});
   Put(slot.poll_since_ticks, ReadTicks(thread));
   Put(slot.poll_call, uint32_t{call});
+  // litmus: poll.object
   Shared(slot.poll_object).store(handle, std::memory_order_release);
 }
 

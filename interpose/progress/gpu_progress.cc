@@ -64,6 +64,7 @@ CUevent TakeEvent(MarkerQueue& queue) {
     queue.spare = nullptr;
     return event;
   }
+  // litmus: markers.reclaim
   const uint64_t tail = queue.tail.load(std::memory_order_acquire);
   while (queue.reclaimed < tail) {
     Marker& marker = queue.ring[queue.reclaimed++ % kMarkersPerStream];
@@ -83,6 +84,7 @@ enum class Recorded { kNo, kOwn, kShared };
 Recorded Append(MarkerQueue& queue, const StreamState& stream, uint64_t covered) {
   auto* handle = reinterpret_cast<CUstream>(stream.handle);
   const uint64_t head = queue.head.load(std::memory_order_relaxed);
+  // litmus: markers.room
   if (head - queue.tail.load(std::memory_order_acquire) >= kMarkersPerStream) {
     // The queue is full: moves the newest marker here, so that the last operation of a burst is
     // always covered. The watcher reads `covered` before it queries, so it never claims more than
@@ -91,6 +93,7 @@ Recorded Append(MarkerQueue& queue, const StreamState& stream, uint64_t covered)
     if (g_driver.event_record(static_cast<CUevent>(newest.event), handle) != CUDA_SUCCESS) {
       return Recorded::kNo;
     }
+    // litmus: markers.move
     newest.covered.store(covered, std::memory_order_release);
     if (queue.tail.load(std::memory_order_acquire) < head) return Recorded::kShared;
     // The watcher has finished with it: adds a marker instead.
@@ -106,13 +109,17 @@ Recorded Append(MarkerQueue& queue, const StreamState& stream, uint64_t covered)
   Marker& marker = queue.ring[head % kMarkersPerStream];
   marker.event = event;
   marker.covered.store(covered, std::memory_order_relaxed);
+  // litmus: markers.add
   queue.head.store(head + 1, std::memory_order_release);
   return Recorded::kOwn;
 }
 
 }  // namespace
 
-bool DriverKnown() { return g_driver.known.load(std::memory_order_acquire) != 0; }
+bool DriverKnown() {
+  // litmus: driver.known
+  return g_driver.known.load(std::memory_order_acquire) != 0;
+}
 
 void FindDriver(ThreadContext& thread) {
   ErrnoKeeper keep_errno;
@@ -139,6 +146,7 @@ void FindDriver(ThreadContext& thread) {
       Find("cuDevicePrimaryCtxGetState", &g_driver.primary_get_state);
       Find("cuDevicePrimaryCtxRetain", &g_driver.primary_retain);
       if (g_driver.event_record != nullptr && g_driver.event_query != nullptr) {
+        // litmus: driver.tell
         g_driver.known.store(1, std::memory_order_release);
       }
     }
@@ -243,16 +251,19 @@ template <typename Belongs>
 void DropMarkers(Process& process, const Belongs& belongs) {
   // Events in graphs may be of any context, and are few: ignores all of them from here on.
   StopGraphMarkers(process);
+  // litmus: busy.drop_graphs
   process.graph_markers.store(nullptr, std::memory_order_seq_cst);
   const uint32_t used = process.streams_used.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < used; ++i) {
     StreamState& stream = process.stream_states[i];
     MarkerQueue* queue = stream.markers.load(std::memory_order_acquire);
     if (queue != nullptr && belongs(stream, *queue)) {
+      // litmus: busy.break
       queue->broken.store(1, std::memory_order_seq_cst);
     }
   }
   // Lets a running query finish, which takes microseconds.
+  // litmus: busy.wait
   for (int i = 0; i < 1000 && process.watcher_busy.load(std::memory_order_seq_cst) != 0; ++i) {
     sched_yield();
   }

@@ -75,6 +75,7 @@ uint32_t Capture(GraphMarkers& markers, const StreamState& stream) {
     return 0;
   }
   markers.markers[used + 1] = {event, context, 0};
+  // litmus: graph.add
   markers.used.store(used + 1, std::memory_order_release);
   return used + 1;
 }
@@ -126,13 +127,16 @@ void StopGraphMarkers(Process& process) {
 }
 
 void PublishGraphProgress(Process& process) {
-  GraphMarkers* markers = process.graph_markers.load(std::memory_order_acquire);
+  // In one order with watcher_busy, as MarkerQueue::broken.
+  // litmus: busy.graphs
+  GraphMarkers* markers = process.graph_markers.load(std::memory_order_seq_cst);
   if (markers == nullptr || !MarkersOn(process)) return;
   const uint64_t launches = process.graph_launches.load(std::memory_order_acquire);
   const bool still = launches == markers->launches_before;
   markers->launches_before = launches;
   if (!still || launches == 0) return;
   ThreadContext* thread = nullptr;
+  // litmus: graph.used
   const uint32_t used = markers->used.load(std::memory_order_acquire);
   constexpr uint32_t kBatch = 64;
   for (uint32_t first = 1; first <= used; first += kBatch) {
@@ -152,6 +156,7 @@ void PublishGraphProgress(Process& process) {
     if (thread == nullptr) thread = CurrentThread();
     if (thread == nullptr || thread->ring_slots == 0) return;
     // Not a loss: what finds no room now is reported at the next round.
+    // litmus: graph.room
     thread->cached_tail = Shared(thread->slot->ring_tail).load(std::memory_order_acquire);
     if (thread->head - thread->cached_tail >= thread->work_slots) return;
     ring::Record* record =

@@ -63,8 +63,10 @@ Answer Query(const Marker& marker) {
 // done one by bisection, so that a long burst costs a handful of queries.
 void PollStream(Process& process, StreamState& stream, MarkerQueue& queue, PollResult* result) {
   const uint64_t tail = queue.tail.load(std::memory_order_relaxed);
+  // litmus: markers.head
   const uint64_t head = queue.head.load(std::memory_order_acquire);
   // In one order with watcher_busy: a thread that breaks the queue waits until the watcher is idle.
+  // litmus: busy.broken
   if (tail == head || queue.broken.load(std::memory_order_seq_cst) != 0) return;
   if (g_driver.context_set_current != nullptr) {
     g_driver.context_set_current(static_cast<CUcontext>(queue.context));
@@ -75,6 +77,7 @@ void PollStream(Process& process, StreamState& stream, MarkerQueue& queue, PollR
   uint64_t at = tail;
   while (done_slots < open) {
     const Marker& marker = queue.ring[at % kMarkersPerStream];
+    // litmus: markers.covered
     const uint64_t covered = marker.covered.load(std::memory_order_acquire);
     const Answer answer = Query(marker);
     if (answer == Answer::kFailed) {
@@ -93,9 +96,11 @@ void PollStream(Process& process, StreamState& stream, MarkerQueue& queue, PollR
   if (done_slots != tail) {
     result->moved = true;
     if (done_ordinal > Shared(stream.slot->done).load(std::memory_order_relaxed)) {
+      // litmus: markers.done
       Shared(stream.slot->done).store(done_ordinal, std::memory_order_release);
     }
     // After `done`: once the slot counts as drained, its stream's place may be given away.
+    // litmus: markers.tail
     queue.tail.store(done_slots, std::memory_order_release);
   }
   if (done_slots != head) result->outstanding = true;
@@ -120,12 +125,14 @@ bool Poll(Process& process, bool asked, PollResult* result) {
   const bool driver = DriverKnown();
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   bool exchanged = false;
+  // litmus: busy.begin
   process.watcher_busy.store(1, std::memory_order_seq_cst);
   bool fresh = true;
   for (uint32_t i = 0; i < used; ++i) {
     StreamState& stream = process.stream_states[i];
     MarkerQueue* queue = stream.markers.load(std::memory_order_acquire);
     if (queue == nullptr || !driver) continue;
+    // litmus: busy.exiting
     if (process.exiting.load(std::memory_order_seq_cst) != 0) {
       fresh = fresh && (queue->tail.load(std::memory_order_relaxed) ==
                         queue->head.load(std::memory_order_acquire));
@@ -148,6 +155,7 @@ bool Poll(Process& process, bool asked, PollResult* result) {
   if (exchanged && process.exiting.load(std::memory_order_seq_cst) == 0) {
     g_driver.exchange_capture_mode(&mode);
   }
+  // litmus: busy.end
   process.watcher_busy.store(0, std::memory_order_seq_cst);
   return fresh;
 }
@@ -191,11 +199,15 @@ void* Watch(void* argument) {
   uint32_t refine_at = 1;
   for (;;) {
     process.watcher_ticks.store(ReadClock(process.tsc), std::memory_order_relaxed);
-    const uint32_t request = Shared(header.round_request).load(std::memory_order_seq_cst);
+    // What the kernel compares before it sleeps (Sleep). What the collector did before it asked
+    // comes before the queries.
+    // litmus: round.seen
+    const uint32_t request = Shared(header.round_request).load(std::memory_order_acquire);
     PollResult result;
     const bool asked = request != Shared(header.round_answer).load(std::memory_order_relaxed);
     if (asked) TellEarly(header);
     if (Poll(process, asked, &result)) {
+      // litmus: round.answer
       Shared(header.round_answer).store(request, std::memory_order_release);
     }
     if (result.pressed) {
@@ -227,10 +239,14 @@ void* Watch(void* argument) {
 // After this the libraries that the watcher calls are torn down. Bounded: a query takes
 // microseconds.
 void StopQueries() {
-  Process* process = g_fork_page.load(std::memory_order_acquire)->process.load();
+  ForkPage* page = g_fork_page.load(std::memory_order_acquire);
+  // litmus: fork_page.stop
+  Process* process = page->process.load(std::memory_order_acquire);
   if (process == nullptr) return;
+  // litmus: busy.exit
   process->exiting.store(1, std::memory_order_seq_cst);
   const timespec pause = {0, kMillisecond / 10};
+  // litmus: busy.exit_wait
   for (int i = 0; i < 500 && process->watcher_busy.load(std::memory_order_seq_cst) != 0; ++i) {
     nanosleep(&pause, nullptr);
   }

@@ -472,7 +472,13 @@ void TellEarly(ring::Header& header) {
   const uint32_t told = result != grtSuccess      ? 0
                         : count < ring::kMaxEarly ? count
                                                   : ring::kMaxEarly;
-  for (uint32_t i = 0; i < told; ++i) header.early[i] = NamedBy(names[i]);
+  for (uint32_t i = 0; i < told; ++i) {
+    const ring::EarlyOperation named = NamedBy(names[i]);
+    Put(header.early[i].sequence, named.sequence);
+    Put(header.early[i].comm, named.comm);
+    Put(header.early[i].peer, named.peer);
+    Put(header.early[i].kind, named.kind);
+  }
   Put(header.early_used, told);
   Put(header.early_more, result != grtSuccess || count > told ? ring::kEarlyAny : 0);
 }

@@ -220,6 +220,7 @@ uint32_t SubscribeToAll() {
 }
 
 uint32_t State() {
+  // litmus: cupti.look
   const uint32_t state = g_state.load(std::memory_order_seq_cst);
   if (state != ring::kCuptiNotAsked) return state;
   const char* const asked = getenv("GORDIAN_CUPTI");
@@ -250,9 +251,11 @@ extern "C" int InitializeInjection(void) {
   const ReentrancyGuard guard;
   // In one order with the attaching thread (AttachProcess): it sees the state, or its process is
   // seen here.
+  // litmus: cupti.state
   cupti::g_state.store(cupti::SubscribeToAll(), std::memory_order_seq_cst);
-  Process* const process =
-      g_fork_page.load(std::memory_order_acquire)->process.load(std::memory_order_seq_cst);
+  ForkPage* const page = g_fork_page.load(std::memory_order_acquire);
+  // litmus: cupti.process
+  Process* const process = page->process.load(std::memory_order_seq_cst);
   if (process != nullptr) cupti::TellState(*process);
   return 1;
 }
