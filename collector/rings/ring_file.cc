@@ -26,24 +26,48 @@ constexpr int kSequenceTries = 100;
 
 template <typename T>
 T Load(const T* field) {
+  // litmus: collector.load
   return __atomic_load_n(field, __ATOMIC_RELAXED);
 }
 
 template <typename T>
 T LoadAcquire(const T* field) {
+  // litmus: collector.load_acquire
   return __atomic_load_n(field, __ATOMIC_ACQUIRE);
 }
 
-// Copies a slot by atomic 8-byte loads, so that no field of at most 8 bytes is torn.
+// Copies a slot by atomic 8-byte loads, so that no field of at most 8 bytes is torn. The loads have
+// no order: what needs one loads a word of it before, or fences behind.
 template <typename T>
 void LoadWords(const unsigned char* from, T* to) {
   static_assert(sizeof(T) % 8 == 0 && std::is_trivially_copyable_v<T>);
   uint64_t words[sizeof(T) / 8];
   const auto* source = reinterpret_cast<const uint64_t*>(from);
   for (size_t i = 0; i < sizeof(T) / 8; ++i) {
+    // litmus: collector.words
     words[i] = Load(source + i);
   }
   std::memcpy(to, words, sizeof(T));
+}
+
+// Copies a slot whose owner's id is its stamp: the writer clears the id, fences, writes, and stores
+// the next owner's. No id comes twice. A slot that keeps changing its owner counts as free: each is
+// over before the next one comes. What is read later is of the time of the copy, or later.
+template <typename T>
+void LoadOwned(const unsigned char* from, uint32_t T::*id, T* to) {
+  const T* const slot = reinterpret_cast<const T*>(from);
+  for (int i = 0; i < kSequenceTries; ++i) {
+    // litmus: owned.before
+    const uint32_t before = LoadAcquire(&(slot->*id));
+    LoadWords(from, to);
+    // litmus: owned.behind
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    if (Load(&(slot->*id)) == before) {
+      to->*id = before;
+      return;
+    }
+  }
+  *to = {};
 }
 
 // Whether an array of `count` slots of `size` bytes at `offset` lies within `bytes`.
@@ -180,7 +204,17 @@ Status RingFile::CheckHeader() {
 }
 
 bool RingFile::ReadHeader(ring::Header* out) {
-  const bool read = !damaged_ && Guarded([&] { LoadWords(base_, out); });
+  auto* const header = reinterpret_cast<ring::Header*>(base_);
+  const bool read = !damaged_ && Guarded([&] {
+    // First: what the watcher writes before it answers belongs to the answer.
+    // litmus: round.read
+    const uint32_t answer = LoadAcquire(&header->round_answer);
+    LoadWords(base_, out);
+    out->round_answer = answer;
+    // The slots that the header counts are read after it.
+    // litmus: header.behind
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+  });
   if (read) damaged_ = !IsOfOneFile(header_, *out);
   if (!read || damaged_) {
     *out = {};  // no caller counts by what another process wrote there
@@ -202,13 +236,19 @@ bool RingFile::ReadThread(uint32_t index, ring::ThreadSlot* out, bool* consisten
   auto* const slot = reinterpret_cast<ring::ThreadSlot*>(at);
   return Guarded([&] {
     // Before the call fields: a record published after this shows that the thread moved.
+    // litmus: thread.head
     const uint64_t head = LoadAcquire(&slot->ring_head);
     for (int i = 0; i < kSequenceTries; ++i) {
+      // litmus: thread.before
       const uint32_t before = LoadAcquire(&slot->seq);
+      // What is polled is outside of the lock, and stored behind how often and since when.
+      // litmus: thread.polled
+      const uint64_t polled = LoadAcquire(&slot->poll_object);
       LoadWords(at, out);
+      // litmus: thread.behind
       __atomic_thread_fence(__ATOMIC_ACQUIRE);
       const uint32_t after = Load(&slot->seq);
-      if (before == after && before % 2 == 0) {
+      if (before == after && before % 2 == 0 && out->poll_object == polled) {
         *consistent = true;
         break;
       }
@@ -219,13 +259,15 @@ bool RingFile::ReadThread(uint32_t index, ring::ThreadSlot* out, bool* consisten
 
 bool RingFile::ReadStream(uint32_t index, ring::StreamSlot* out) {
   return index < header_.max_streams && Guarded([&] {
-           LoadWords(base_ + header_.streams_offset + index * sizeof(ring::StreamSlot), out);
+           LoadOwned(base_ + header_.streams_offset + index * sizeof(ring::StreamSlot),
+                     &ring::StreamSlot::stream, out);
          });
 }
 
 bool RingFile::ReadComm(uint32_t index, ring::CommSlot* out) {
   return index < header_.max_comms && Guarded([&] {
-           LoadWords(base_ + header_.comms_offset + index * sizeof(ring::CommSlot), out);
+           LoadOwned(base_ + header_.comms_offset + index * sizeof(ring::CommSlot),
+                     &ring::CommSlot::comm, out);
          });
 }
 
@@ -238,8 +280,10 @@ bool RingFile::ReadNumbers(uint32_t index, ring::NumberSlot* out, bool* consiste
   auto* const slot = reinterpret_cast<ring::NumberSlot*>(at);
   return Guarded([&] {
     for (int i = 0; i < kSequenceTries && !*consistent; ++i) {
+      // litmus: numbers.before
       const uint32_t before = LoadAcquire(&slot->seq);
       LoadWords(at, out);
+      // litmus: numbers.behind
       __atomic_thread_fence(__ATOMIC_ACQUIRE);
       *consistent = before == Load(&slot->seq) && before % 2 == 0;
     }
@@ -254,7 +298,9 @@ bool RingFile::ReadPending(uint64_t offset, Pending* out) {
   auto* const queue = reinterpret_cast<ring::PendingQueue*>(base_ + offset);
   return Guarded([&] {
     // The end first: what is reclaimed meanwhile is done, what comes later was called later.
+    // litmus: pending.read_next
     const uint64_t next = LoadAcquire(&queue->next);
+    // litmus: pending.read_first
     const uint64_t first = LoadAcquire(&queue->first);
     if (first > next) {
       out->whole = true;  // all of it was reclaimed since
@@ -263,8 +309,10 @@ bool RingFile::ReadPending(uint64_t offset, Pending* out) {
       for (uint64_t place = first; place < next; ++place) {
         auto* const slot = &queue->ring[place % ring::kPendingSlots];
         ring::PendingOperation copy;
+        // litmus: pending.before
         const uint64_t before = LoadAcquire(&slot->stamp);
         LoadWords(reinterpret_cast<const unsigned char*>(slot), &copy);
+        // litmus: pending.behind
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
         if (before == place + 1 && Load(&slot->stamp) == before) {
           out->operations.push_back(copy);
@@ -273,7 +321,9 @@ bool RingFile::ReadPending(uint64_t offset, Pending* out) {
         }
       }
     }
-    out->gap_last = Load(&queue->gap_last);
+    // Acquired: the caller looks next whether the queue is still the stream's.
+    // litmus: pending.gap
+    out->gap_last = LoadAcquire(&queue->gap_last);
   });
 }
 
@@ -315,6 +365,7 @@ bool RingFile::ReadPosition(uint32_t index, RingPosition* out) {
   return Guarded([&] {
     // Head first: while it is ahead of the tail the slot is not handed to another thread, so the
     // generation read after it is the one that published up to it.
+    // litmus: ring.position
     out->head = LoadAcquire(&slot->ring_head);
     out->tid = Load(&slot->tid);
     out->generation = Load(&slot->generation);
@@ -334,6 +385,7 @@ uint64_t RingFile::NcclCalls() {
     auto* const slot = reinterpret_cast<ring::ThreadSlot*>(base_ + header_.threads_offset +
                                                            i * sizeof(ring::ThreadSlot));
     uint64_t calls = 0;
+    // litmus: calls.read
     if (Guarded([&] { calls = LoadAcquire(&slot->nccl_calls); })) {
       damaged_ |= calls > kMostCounted;
       sum += damaged_ ? 0 : calls;
@@ -356,6 +408,7 @@ bool RingFile::ReadRecords(uint64_t offset, uint64_t slots, uint64_t first,
   return Guarded([&] {
     const uint64_t begin = first & (slots - 1);
     const uint64_t before_wrap = std::min<uint64_t>(out.size(), slots - begin);
+    // litmus: ring.copy
     std::memcpy(out.data(), ring + begin * sizeof(ring::Record),
                 before_wrap * sizeof(ring::Record));
     std::memcpy(out.data() + before_wrap, ring, (out.size() - before_wrap) * sizeof(ring::Record));
@@ -368,14 +421,19 @@ bool RingFile::StoreTail(uint32_t index, uint64_t tail) {
   }
   auto* const slot = reinterpret_cast<ring::ThreadSlot*>(base_ + header_.threads_offset +
                                                          index * sizeof(ring::ThreadSlot));
-  return Guarded([&] { __atomic_store_n(&slot->ring_tail, tail, __ATOMIC_RELEASE); });
+  return Guarded([&] {
+    // litmus: ring.consumed
+    __atomic_store_n(&slot->ring_tail, tail, __ATOMIC_RELEASE);
+  });
 }
 
 bool RingFile::RaiseRound(uint32_t* request) {
   auto* const header = reinterpret_cast<ring::Header*>(base_);
   *request = ++round_request_;
-  if (!Guarded(
-          [&] { __atomic_store_n(&header->round_request, round_request_, __ATOMIC_RELEASE); })) {
+  if (!Guarded([&] {
+        // litmus: round.raise
+        __atomic_store_n(&header->round_request, round_request_, __ATOMIC_RELEASE);
+      })) {
     return false;
   }
   // The kernel looks at the page itself; on one that is gone it says EFAULT and nothing happens.

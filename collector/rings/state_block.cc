@@ -138,8 +138,10 @@ bool StateBlockReader::ReadNumbers(RingFile* file, const ring::Header& header, b
 
 bool StateBlockReader::Read(RingFile* file, bool all, v1::StateBlock* out) {
   ring::Header header;
-  // Numbers before streams: state_block.proto relies on it.
-  if (!file->ReadHeader(&header) || !ReadNumbers(file, header, all, out)) {
+  // Numbers before streams: state_block.proto relies on it. The header again in between, or an
+  // operation that is counted by then could be on a stream that the header did not count yet.
+  if (!file->ReadHeader(&header) || !ReadNumbers(file, header, all, out) ||
+      !file->ReadHeader(&header)) {
     return false;
   }
   std::vector<ring::CommSlot> comms;
