@@ -127,15 +127,19 @@ class PortView {
 
 // All shared words are read and written with these.
 inline uint64_t Acquire(const uint64_t& word) {
+  // litmus: lanes.acquire
   return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(word)).load(std::memory_order_acquire);
 }
 inline void Release(uint64_t& word, uint64_t value) {
+  // litmus: lanes.release
   std::atomic_ref<uint64_t>(word).store(value, std::memory_order_release);
 }
 inline void StoreRelaxed(uint64_t& word, uint64_t value) {
+  // litmus: lanes.store_relaxed
   std::atomic_ref<uint64_t>(word).store(value, std::memory_order_relaxed);
 }
 inline uint64_t LoadRelaxed(const uint64_t& word) {
+  // litmus: lanes.load_relaxed
   return std::atomic_ref<uint64_t>(const_cast<uint64_t&>(word)).load(std::memory_order_relaxed);
 }
 

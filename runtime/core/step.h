@@ -65,6 +65,7 @@ namespace internal {
 
 inline bool Has(uint64_t mask, uint32_t m) { return (mask >> m & 1) != 0; }
 inline bool IsAborted(const OpView& v) {
+  // litmus: step.aborted
   return v.abort_word != nullptr && Acquire(*v.abort_word) != 0;
 }
 
@@ -72,6 +73,7 @@ inline bool IsAborted(const OpView& v) {
 inline uint64_t NotPosted(const OpView& v, uint64_t mask) {
   uint64_t absent = 0;
   for (uint32_t m = 0; m < v.port.geometry().members; ++m) {
+    // litmus: board.posted
     if (Has(mask, m) && Acquire(v.port.BoardOf(v.slot, m).seq) != v.desc.seq) {
       absent |= uint64_t{1} << m;
     }
@@ -88,6 +90,7 @@ template <uint64_t Counters::*counter>
 uint64_t Below(const OpView& v, uint64_t mask, uint32_t channel, uint64_t least) {
   uint64_t behind = 0;
   for (uint32_t m = 0; m < v.port.geometry().members; ++m) {
+    // litmus: lane.counter
     if (Has(mask, m) && Acquire(v.port.CountersOf(v.slot, m, channel).*counter) < least) {
       behind |= uint64_t{1} << m;
     }
@@ -226,6 +229,7 @@ inline Progress Begin(OpView& v, uint64_t* wanted) {
   if (internal::IsAborted(v)) return Progress::kAborted;
   if (v.desc.seq > g.window) {
     for (uint32_t m = 0; m < g.members; ++m) {
+      // litmus: board.is_done
       if (Acquire(v.port.BoardOf(v.slot, m).done_seq) < v.desc.seq - g.window) {
         *wanted |= uint64_t{1} << m;
       }
@@ -250,8 +254,10 @@ inline Progress Begin(OpView& v, uint64_t* wanted) {
       (v.in_here ? uint32_t{kBoardInHere} : 0) | (v.out_here ? uint32_t{kBoardOutHere} : 0);
   // The exchanges have one order: of two members that enter different operations, the later one
   // sees the earlier one's and reports the mismatch, even if it needs no data of other members.
+  // litmus: board.begin
   std::atomic_ref<uint64_t>(board.seq).exchange(v.desc.seq, std::memory_order_seq_cst);
   for (uint32_t m = 0; m < g.members; ++m) {
+    // litmus: board.others
     const uint64_t at =
         std::atomic_ref<uint64_t>(v.port.BoardOf(v.slot, m).seq).load(std::memory_order_seq_cst);
     if (at == v.desc.seq && !internal::Agrees(v, m)) return Progress::kMismatch;
@@ -286,6 +292,7 @@ inline Progress TryStep(const OpView& v, uint32_t channel, ChanCtx& ctx, uint64_
     }
     if (behind == 0) {
       internal::Publish(v, channel, ctx.sent, span_of(ctx.sent));
+      // litmus: lane.publish
       Release(own.published, ++ctx.sent);
       return Progress::kAdvanced;
     }
@@ -339,6 +346,7 @@ inline Progress TryStep(const OpView& v, uint32_t channel, ChanCtx& ctx, uint64_
         internal::Gather(v, channel, ctx.recvd, span_of(ctx.recvd));
       }
       ctx.recvd = next;
+      // litmus: lane.consume
       Release(two_shot ? own.gathered : own.consumed, next);
       return Progress::kAdvanced;
     }
@@ -358,15 +366,20 @@ inline Progress TryStep(const OpView& v, uint32_t channel, ChanCtx& ctx, uint64_
 
 // After all channels are done, or the operation was given up: the window slot is free as far as
 // this member is concerned.
-inline void Finish(const OpView& v) { Release(v.port.BoardOf(v.slot, v.me).done_seq, v.desc.seq); }
+inline void Finish(const OpView& v) {
+  // litmus: board.finish
+  Release(v.port.BoardOf(v.slot, v.me).done_seq, v.desc.seq);
+}
 
 // Of an operation that was given up and finished: whether a member that reaches into this one's
 // memory may still be in a step. Members that begin later see the abort word first.
 inline bool OthersInside(const OpView& v) {
   for (uint32_t m = 0; m < v.port.geometry().members; ++m) {
     const Board& board = v.port.BoardOf(v.slot, m);
+    // litmus: inside.look
     const uint64_t at =
         std::atomic_ref<uint64_t>(const_cast<uint64_t&>(board.seq)).load(std::memory_order_seq_cst);
+    // litmus: inside.finished
     if (at == v.desc.seq && Acquire(board.done_seq) < v.desc.seq) return true;
   }
   return false;

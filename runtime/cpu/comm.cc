@@ -130,13 +130,16 @@ Doorbell* Comm::BellOf(uint32_t rank) {
 }
 
 void Comm::RingWaiters(const Port& port, uint32_t slot) {
+  // litmus: waits.stepped
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const PortView& view = port.segment->view();
   const uint64_t own = uint64_t{1} << port.me;
   for (uint32_t m = 0; m < port.members.size(); ++m) {
     if (m == port.me) continue;
     uint64_t& waits_for = view.BoardOf(slot, m).waits_for;
+    // litmus: waits.look
     if ((LoadRelaxed(waits_for) & own) == 0) continue;
+    // litmus: waits.take
     std::atomic_ref<uint64_t>(waits_for).fetch_and(~own, std::memory_order_acq_rel);
     if (Doorbell* bell = BellOf(port.members[m])) bell->Ring();
   }

@@ -78,7 +78,9 @@ void Doorbell::Sleep(uint32_t value, int64_t deadline_ns) {
 
 void Doorbell::Ring() {
   // Not a fence: ThreadSanitizer does not know those.
+  // litmus: bell.look
   if (page_->sleepers.fetch_add(0, std::memory_order_seq_cst) == 0) return;
+  // litmus: bell.ring
   page_->bell.fetch_add(1, std::memory_order_release);
   FutexWakeAll(&page_->bell);
 }

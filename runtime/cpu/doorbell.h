@@ -34,8 +34,14 @@ class Doorbell {
   static std::shared_ptr<Doorbell> Open(pid_t pid, int fd);
 
   int fd() const { return fd_; }
-  uint32_t Value() const { return page_->bell.load(std::memory_order_acquire); }
-  void Announce() { page_->sleepers.fetch_add(1, std::memory_order_seq_cst); }
+  uint32_t Value() const {
+    // litmus: bell.value
+    return page_->bell.load(std::memory_order_acquire);
+  }
+  void Announce() {
+    // litmus: bell.announce
+    page_->sleepers.fetch_add(1, std::memory_order_seq_cst);
+  }
   void Withdraw() { page_->sleepers.fetch_sub(1, std::memory_order_seq_cst); }
   void Sleep(uint32_t value, int64_t deadline_ns);
   // Wakes the sleeper. Cheap without one.

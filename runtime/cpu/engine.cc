@@ -26,8 +26,10 @@ bool AnnounceWait(const OpView& v, uint64_t wanted, uint64_t* announced) {
   const uint64_t others = wanted & ~(uint64_t{1} << v.me);
   if ((others & ~*announced) == 0) return false;
   *announced |= others;
+  // litmus: waits.announce
   std::atomic_ref<uint64_t>(v.port.BoardOf(v.slot, v.me).waits_for)
       .fetch_or(others, std::memory_order_acq_rel);
+  // litmus: waits.announced
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return true;
 }
@@ -176,6 +178,7 @@ void Engine::Publish(const UnitPtr& unit) {
                                        });
       published_.insert(at, task);
     }
+    // litmus: version.publish
     version_.fetch_add(1, std::memory_order_release);
   }
   bell_->Ring();
@@ -261,6 +264,7 @@ void Engine::Carry(const UnitPtr& unit) {
 }
 
 bool Engine::Round(Worker& worker, const Unit* own) {
+  // litmus: version.look
   if (worker.version != version_.load(std::memory_order_acquire)) {
     const std::lock_guard<std::mutex> lock(mutex_);
     worker.version = version_.load(std::memory_order_relaxed);
@@ -312,13 +316,16 @@ bool Engine::Work(Worker& worker, const TaskPtr& task, uint32_t position) {
 
 bool Engine::TakeClaim(Worker& worker, std::atomic_ref<uint32_t> claim) {
   for (uint32_t now = kFree;; now = kFree) {
+    // litmus: claim.take
     if (claim.compare_exchange_strong(now, kClaimed, std::memory_order_acq_rel)) return true;
     if (!worker.announces || now != kClaimed) return false;
+    // litmus: claim.await
     if (claim.compare_exchange_strong(now, kClaimAwaited, std::memory_order_acq_rel)) return false;
   }
 }
 
 void Engine::LeaveClaim(std::atomic_ref<uint32_t> claim) {
+  // litmus: claim.leave
   if (claim.exchange(kFree, std::memory_order_acq_rel) == kClaimAwaited) bell_->Ring();
 }
 
@@ -512,6 +519,7 @@ void Engine::Complete(Task& t, grtResult_t result) {
   {
     const std::lock_guard<std::mutex> lock(t.callbacks_mutex);
     t.result = result;
+    // litmus: task.done
     t.done.store(1, std::memory_order_release);
     callbacks.swap(t.callbacks);
     joiners.swap(t.joiners);
@@ -541,6 +549,7 @@ void Engine::UnitDone(const UnitPtr& unit) {
 }
 
 bool Engine::Await(const Task& task, int64_t deadline_ns) {
+  // litmus: task.await
   while (task.done.load(std::memory_order_acquire) == 0) {
     if (NowNs() >= deadline_ns) return false;
     FutexWait(&task.done, 0, deadline_ns);

@@ -63,6 +63,7 @@ bool Segment::ReserveLanes(uint32_t slot, uint32_t member) {
 
 void Segment::Abort(grtResult_t code) {
   uint64_t fine = 0;
+  // litmus: step.abort
   std::atomic_ref<uint64_t>(header_->abort_code)
       .compare_exchange_strong(fine, static_cast<uint64_t>(code), std::memory_order_acq_rel);
 }

@@ -25,6 +25,7 @@ Scheduler::Section::~Section() {
   if (wake) {
     if (!scheduler_.worker_started_) scheduler_.StartWorker();
     scheduler_.worker_wakes_ns_ = 0;
+    // litmus: device.ring
     scheduler_.doorbell_->fetch_add(1, std::memory_order_release);
   }
   std::vector<std::shared_ptr<void>> dead = scheduler_.TakeDead();

@@ -62,6 +62,7 @@ void Scheduler::WorkerMain() {
   for (;;) {
     // Reads the bell before looking at anything: a change after that makes the wait below return at
     // once.
+    // litmus: device.bell
     const uint32_t bell = doorbell_->load(std::memory_order_acquire);
     RunTimers(NowNs());
     if (cancels_asked_ != 0) RunCancels(lock);

@@ -19,6 +19,7 @@ inline void FutexWait(std::atomic<uint32_t>* word, uint32_t seen) {
 
 // Adds 1 and wakes every sleeper of every process.
 inline void FutexBump(std::atomic<uint32_t>* word) {
+  // litmus: hosts.notify
   word->fetch_add(1, std::memory_order_seq_cst);
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }

@@ -281,6 +281,7 @@ bool Segment::WaitHosts(const char* kind, const std::function<bool()>& ready,
   engine->BeginWait(&wait);
   bool is_ready = false;
   for (;;) {
+    // litmus: hosts.seen
     seen = event.load();
     is_ready = ready();
     if (is_ready || cancelled.load()) break;

@@ -96,7 +96,9 @@ class Recv final : public Transfer {
     if (done_) return false;
     bool progress = !announced_;
     announced_ = true;
+    // litmus: receive.published
     if (slot_->published.load(std::memory_order_acquire) != ordinal_ + 1) return progress;
+    // litmus: receive.staged
     uint64_t staged = slot_->staged.load(std::memory_order_acquire);
     const bool in_parts = slot_->total != op_.bytes() && slot_->region_bytes >= slot_->total &&
                           std::min(slot_->total, op_.bytes()) > kOnePartBytes;
@@ -110,6 +112,7 @@ class Recv final : public Transfer {
       if (data == nullptr) return progress;
       std::memcpy(op_.recv + taken_, data, n);
       taken_ += n;
+      // litmus: receive.consumed
       consumed.store(taken_, std::memory_order_release);
       progress = true;
     }

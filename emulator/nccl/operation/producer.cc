@@ -28,6 +28,7 @@ bool Producer::Publish(const Signature& signature, const std::byte* source, uint
     slot_->consumed()[r].store(kNothingMore, std::memory_order_relaxed);
   }
   for (int r : readers_) slot_->consumed()[r].store(0, std::memory_order_relaxed);
+  // litmus: producer.publish
   slot_->published.store(ordinal_ + 1, std::memory_order_release);
   published_ = true;
   return true;
@@ -37,6 +38,7 @@ uint64_t Producer::LeastConsumed() const {
   uint64_t least = kNothingMore;
   for (int r : readers_) {
     if (finished_(r)) continue;
+    // litmus: producer.room
     least = std::min(least, slot_->consumed()[r].load(std::memory_order_acquire));
   }
   return least;
@@ -55,6 +57,7 @@ bool Producer::Stage() {
     if (to == nullptr) break;  // no address space: as stuck as a device out of memory
     std::memcpy(to, source_ + staged_, n);
     staged_ += n;
+    // litmus: producer.stage
     slot_->staged.store(staged_, std::memory_order_release);
   }
   return staged_ != before;
