@@ -116,6 +116,7 @@ StreamState* InsertStream(Process& process, uint64_t key, uint64_t handle, int32
   // litmus: stream.key
   state.key.store(key, std::memory_order_release);
   // Last: from here on other threads find it, without a lock.
+  // litmus: stream.tell
   if (!process.stream_table.Insert(key, index)) {
     state.key.store(0, std::memory_order_relaxed);
     Put(slot.stream, uint32_t{ring::kNoId});

@@ -20,13 +20,14 @@ FOLDERS = ["interpose/state", "interpose/progress", "interpose/entry", "interpos
 # Called in marked statements: what decides their order is the marked statement inside.
 HELPERS = {"LoadAcquire": "collector.load_acquire", "Load": "collector.load", "LoadWords": "collector.words",
            "Put": "shim.put", "Add": "shim.add", "Acquire": "lanes.acquire", "Release": "lanes.release",
-           "LoadRelaxed": "lanes.load_relaxed", "StoreRelaxed": "lanes.store_relaxed"}
+           "LoadRelaxed": "lanes.load_relaxed", "StoreRelaxed": "lanes.store_relaxed", "Insert": "table.insert"}
 
 MARKER = re.compile(r"^\s*// litmus: ([a-z_]+\.[a-z_]+)$")
 FENCE = re.compile(r"\batomic_thread_fence\(|\b__atomic_thread_fence\(|\b__sync_synchronize\(")
 ORDER = re.compile(r"memory_order(?:::|_)([a-z_]+)|__ATOMIC_([A-Z_]+)")
 ATOMIC = re.compile(r"[.>](load|store|exchange|fetch_\w+|compare_exchange_\w+)\(")
-CALL = re.compile(r"(?<![.>:\w])(" + "|".join(HELPERS) + r")\(")
+CALL = re.compile(r"(?<![.>:\w])(" + "|".join(HELPERS) + r")\(|[.>](Insert)\(")
+CLASS = re.compile(r"^(class|struct) .*\{$")
 
 
 class Wrong(Exception):
@@ -64,7 +65,22 @@ def order_in(text):
     if ATOMIC.search(text):
         return SEQ_CST
     call = CALL.search(text)
-    return f"({HELPERS[call.group(1)]})" if call else PLAIN
+    return f"({HELPERS[call.group(1) or call.group(2)]})" if call else PLAIN
+
+
+def lines_by_function(files=None):
+    """{(path, function): {name: line}} of the markers: which of one function stands before which."""
+    out = {}
+    for path, lines in files if files is not None else sources():
+        function, in_class = 0, False
+        for at, line in enumerate(lines):
+            marker = MARKER.match(line)
+            if marker is not None:
+                out.setdefault((path, function), {})[marker.group(1)] = at + 1
+            in_class = in_class and not line.startswith("}") or CLASS.match(line) is not None
+            if line.startswith("}") or in_class and line == "  }":
+                function += 1
+    return out
 
 
 def read(files=None):

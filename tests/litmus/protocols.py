@@ -443,14 +443,16 @@ def handle_table(o):
     """A look-up without a lock finds a stream filled in."""
     def adder(t):
         t.store("state", 1, PLAIN)
+        t.store("stream", 1, o("stream.own"))
         t.store("index", 1, RELAXED)
-        t.store("key", 5, o("table.insert"))
+        t.store("key", 5, o("stream.tell"))
 
     def finder(t):
         if t.load("key", o("table.find")) == 5:
             t.out["index"] = t.load("index", RELAXED)
+            t.out["stream"] = t.load("stream", RELAXED)
             t.out["state"] = t.load("state", PLAIN)
-    return [adder, finder], lambda out: out.get("index") == 0
+    return [adder, finder], lambda out: out.get("index") == 0 or out.get("stream") == 0
 
 
 @protocol
@@ -584,6 +586,7 @@ def driver_functions(o):
 def markers(o):
     """A marker is queued by the head and its slot given back by the tail."""
     def producer(t):
+        t.load("tail", o("markers.room"))
         t.store("event", 1, PLAIN)
         t.store("covered", 1, RELAXED)
         t.store("head", 1, o("markers.add"))
@@ -959,6 +962,7 @@ def task_result(o):
 def board(o):
     """A board is filled in before it tells the operation, and written again once all are done with it."""
     def member(t):
+        t.load("done_seq", o("board.is_done"))
         t.store("signature", 1, PLAIN)
         t.rmw("seq", lambda old: 1, o("board.begin"))
         if t.load("done_seq", o("board.is_done")) == 1:

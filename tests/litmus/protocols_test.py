@@ -78,9 +78,10 @@ def run(protocol, chosen):
     return explore(threads, bad, *rest)
 
 
-def uses(protocol, real):
-    """{name: kind} of the marked accesses of a protocol: a run with each order turned into a tag tells its kind."""
-    kinds = {}
+def uses(protocol):
+    """{name: kind} of the marked accesses of a protocol, and in which order its threads come to them on each path:
+    runs with each order turned into a tag tell."""
+    kinds, paths = {}, []
 
     class Tag(str):
         pass
@@ -130,6 +131,7 @@ def uses(protocol, real):
 
     def note(order, kind):
         if isinstance(order, Tag):
+            paths[-1].append(str(order))
             if kinds.setdefault(str(order), kind) != kind:
                 raise AssertionError(f"{order} is a {kinds[str(order)]} and a {kind}")
 
@@ -137,20 +139,21 @@ def uses(protocol, real):
         Ask.answers = []
         while True:
             Ask.taken = 0
+            paths.append([])
             thread(Recorder())
             while Ask.answers and not Ask.answers[-1]:
                 Ask.answers.pop()
             if not Ask.answers:
                 break
             Ask.answers[-1] = False
-    return kinds
+    return kinds, paths
 
 
 def mutants(real, protocols):
     """{(name, weaker order): [the protocols that notice]}; the kinds of the accesses."""
     kinds, users = {}, {}
     for protocol in protocols:
-        for name, kind in uses(protocol, real).items():
+        for name, kind in uses(protocol)[0].items():
             if kinds.setdefault(name, kind) != kind:
                 raise AssertionError(f"{name} is a {kinds[name]} and a {kind}")
             users.setdefault(name, []).append(protocol)
@@ -183,6 +186,21 @@ class TheSources(unittest.TestCase):
         self.assertEqual(sorted(unnoticed - excused), [], "weaker would do, and nobody says why it is not")
         self.assertEqual(sorted(excused - unnoticed), [], "excused, and needed")
 
+    def test_accesses_come_in_the_order_of_their_lines(self):
+        functions = orders.lines_by_function()
+        checked = 0
+        for protocol in PROTOCOLS:
+            for path in uses(protocol)[1]:
+                last = {name: at for at, name in enumerate(path)}
+                for lines in functions.values():
+                    here = sorted((line, name) for name, line in lines.items() if name in last)
+                    for (_, first), (_, second) in zip(here, here[1:]):
+                        # A loop may come to the second before, but not to its last one.
+                        self.assertLess(path.index(first), last[second],
+                                        f"{protocol.__name__}: the sources have {first} before {second}")
+                        checked += 1
+        self.assertGreater(checked, 0)
+
     def test_what_does_the_same_is_needed_instead(self):
         for name, weaker, _, same in STRONGER:
             for order in weaker if same else []:
@@ -203,6 +221,13 @@ class TheMarkers(unittest.TestCase):
         self.assertEqual(self.read("// litmus: a.b", "memcpy(to, from, 1);"), {"a.b": PLAIN})
         self.assertEqual(self.read("// litmus: shim.put", "x.store(v, std::memory_order_relaxed);", "// litmus: a.b",
                                    "Put(x, 1);")["a.b"], RELAXED)
+
+    def test_functions_are_told_apart(self):
+        lines = ["void f() {", "  // litmus: a.b", "  x.load();", "  // litmus: a.c", "  y.load();", "}",
+                 "class C {", "  void g() {", "    // litmus: a.d", "    x.load();", "  }", "  void h() {",
+                 "    // litmus: a.e", "    x.load();", "  }", "};"]
+        self.assertEqual(list(orders.lines_by_function([("a.cc", lines)]).values()),
+                         [{"a.b": 2, "a.c": 4}, {"a.d": 9}, {"a.e": 13}])
 
     def test_wrong_markers_are_named(self):
         for lines, why in (
