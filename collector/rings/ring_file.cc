@@ -335,6 +335,9 @@ bool RingFile::ReadStreams(uint32_t used, std::vector<ring::StreamSlot>* out) {
       return false;
     }
     damaged_ |= std::max({slot.enqueued, slot.head, slot.done}) > kMostCounted;
+    // The watcher makes the head of `done`. One that goes further is of the stream before: it was
+    // stored as the slot changed its owner.
+    slot.head = std::min(slot.head, slot.done + 1);
     if (slot.stream != ring::kNoId) {
       out->push_back(slot);
     }

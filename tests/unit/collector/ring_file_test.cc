@@ -237,6 +237,59 @@ TEST(RingFileTest, SequenceLockIsHonoured) {
   EXPECT_FALSE(consistent);
 }
 
+TEST(RingFileTest, AStreamsSlotIsOfOneOwner) {
+  TemporaryDir dir;
+  FakeShim shim(dir.path(), getpid(), 64, 1);
+  auto file = RingFile::Open(shim.path());
+  ASSERT_TRUE(file.ok());
+  std::atomic<bool> stop = false;
+  // Stream n has handle, enqueued and done n.
+  std::thread writer([&] {
+    ring::StreamSlot& slot = *shim.stream(0);
+    for (uint32_t n = 1; !stop; ++n) {
+      __atomic_store_n(&slot.stream, 0u, __ATOMIC_RELAXED);
+      __atomic_thread_fence(__ATOMIC_RELEASE);
+      __atomic_store_n(&slot.handle, uint64_t{n}, __ATOMIC_RELAXED);
+      __atomic_store_n(&slot.enqueued, uint64_t{n}, __ATOMIC_RELAXED);
+      __atomic_store_n(&slot.done, uint64_t{n}, __ATOMIC_RELAXED);
+      __atomic_store_n(&slot.stream, n, __ATOMIC_RELEASE);
+      for (int i = 0; i < 50 && !stop; ++i) {
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+      }
+    }
+  });
+  int owned = 0;
+  int mixed = 0;
+  const uint64_t end = MonoNs() + 20 * kNsPerSecond;
+  for (int i = 0; i < 200000 || (owned <= 1000 && MonoNs() < end); ++i) {
+    ring::StreamSlot slot;
+    if (!(*file)->ReadStream(0, &slot) || slot.stream == ring::kNoId) continue;
+    ++owned;
+    mixed += slot.handle != slot.stream || slot.enqueued != slot.stream || slot.done != slot.stream;
+  }
+  stop = true;
+  writer.join();
+  EXPECT_GT(owned, 1000);
+  EXPECT_EQ(mixed, 0);
+}
+
+TEST(RingFileTest, AHeadSaysNoMoreThanWhatIsDone) {
+  TemporaryDir dir;
+  FakeShim shim(dir.path(), getpid(), 64, 1);
+  ring::StreamSlot& slot = *shim.stream(0);
+  slot.stream = 2;
+  slot.enqueued = 3;
+  slot.done = 1;
+  slot.head = 100;  // of stream 1
+  auto file = RingFile::Open(shim.path());
+  ASSERT_TRUE(file.ok());
+  std::vector<ring::StreamSlot> streams;
+  ASSERT_TRUE((*file)->ReadStreams(1, &streams));
+  ASSERT_EQ(streams.size(), 1u);
+  EXPECT_EQ(streams[0].head, 2u);
+  EXPECT_FALSE((*file)->damaged());
+}
+
 TEST(RingFileTest, TruncatedUnderTheReader) {
   TemporaryDir dir;
   FakeShim shim(dir.path(), getpid(), 64, 1);
