@@ -59,11 +59,18 @@ class Dumps {
     return made == Made::kNotCalled ||
            (made == Made::kOpen && Stuck(member) && !calls_.HasBegun(member, operation));
   }
+  // The rank's device has not begun the operation, and is in another one that cannot end: the rank
+  // waits there, and not for members that have called this one, too.
+  bool StandsBehind(int rank, const Operation& operation) const {
+    return in_.count(rank) > 0 && !calls_.HasBegun(rank, operation);
+  }
   void FindStuck();
   void FindWaits();
   void FindMismatches(std::vector<Finding>* findings) const;
   void FindWaiting(std::vector<Finding>* findings) const;
   void FindStandingStill(std::vector<Finding>* findings) const;
+  std::vector<int> FewerInOrder(const std::vector<int>& cycle,
+                                const std::set<Operation>& operations) const;
   void FindCycle(const std::set<int>& left, std::vector<Finding>* findings) const;
   Finding Make(const char* check) const;
   std::string Name(const Operation& operation) const { return calls_.Name(operation); }
@@ -73,12 +80,16 @@ class Dumps {
   const FlightCalls calls_;
   const std::map<int, FlightRank>& ranks_;
   std::map<int, Waits> stuck_;
+  std::set<int> in_;  // ranks whose device has begun an operation that cannot end
   std::map<int, std::map<Operation, std::set<int>>>
       missing_;  // operations that a rank has open, and the members that have not called them
 };
 
 void Dumps::FindStuck() {
-  for (const auto& [number, operation] : calls_.Stuck(FlightCalls::Order::kGroup)) stuck_[number];
+  for (const auto& [number, operation] : calls_.Stuck(FlightCalls::Order::kGroup)) {
+    stuck_[number];
+    if (calls_.HasBegun(number, operation)) in_.insert(number);
+  }
   for (const auto& [number, rank] : ranks_) {
     for (const auto& [operation, entry] : rank.open) {
       for (const int member : Members(operation)) {
@@ -99,7 +110,8 @@ void Dumps::FindWaits() {
         const Made made = At(member, operation);
         if (made == Made::kUnknown) {
           waits.unseen.insert(member);
-        } else if (Awaits(operation, member)) {
+        } else if (Awaits(operation, member) &&
+                   (made == Made::kNotCalled || !StandsBehind(number, operation))) {
           waits.waits_for.insert(member);
         }
       }
@@ -328,6 +340,26 @@ void Dumps::FindStandingStill(std::vector<Finding>* findings) const {
   findings->push_back(std::move(finding));
 }
 
+// The ranks of a cycle over two operations that call these in another order than most members do.
+// Empty: no majority, or all of the cycle.
+std::vector<int> Dumps::FewerInOrder(const std::vector<int>& cycle,
+                                     const std::set<Operation>& operations) const {
+  if (operations.size() != 2) return {};
+  const Operation &one = *operations.begin(), &other = *operations.rbegin();
+  std::set<int> by_order[2];
+  for (const auto& [number, rank] : ranks_) {
+    const auto a = rank.entries.find(one), b = rank.entries.find(other);
+    if (a == rank.entries.end() || b == rank.entries.end()) continue;
+    by_order[a->second->record < b->second->record].insert(number);
+  }
+  if (by_order[0].size() == by_order[1].size()) return {};
+  const std::set<int>& few = by_order[by_order[0].size() > by_order[1].size()];
+  std::vector<int> ranks;
+  std::copy_if(cycle.begin(), cycle.end(), std::back_inserter(ranks),
+               [&](int rank) { return few.count(rank) > 0; });
+  return ranks.size() < cycle.size() ? ranks : std::vector<int>();
+}
+
 // Finds the shortest cycle among ranks that wait for each other only.
 void Dumps::FindCycle(const std::set<int>& left, std::vector<Finding>* findings) const {
   std::vector<int> best;
@@ -366,6 +398,7 @@ void Dumps::FindCycle(const std::set<int>& left, std::vector<Finding>* findings)
       if (std::find(members.begin(), members.end(), to) == members.end()) continue;
       if (!Awaits(operation, to)) continue;
       const Made made = At(to, operation);
+      if (made == Made::kOpen && StandsBehind(from, operation)) continue;
       edge.reason =
           made == Made::kNotCalled ? model::Reason::kNotCalled : model::Reason::kStartedCollective;
       behind = behind && made != Made::kNotCalled;
@@ -387,12 +420,19 @@ void Dumps::FindCycle(const std::set<int>& left, std::vector<Finding>* findings)
   }
   finding.culprit_ranks = best;
   std::sort(finding.culprit_ranks.begin(), finding.culprit_ranks.end());
+  const std::vector<int> cycle = finding.culprit_ranks;
+  std::string departs;
+  if (const std::vector<int> fewer = FewerInOrder(finding.culprit_ranks, shown); !fewer.empty()) {
+    finding.culprit_ranks = fewer;
+    departs = " " + model::RankList(fewer, true) + (fewer.size() == 1 ? " calls" : " call") +
+              " them in another order than most.";
+  }
   for (const int rank : left) {
-    if (std::find(best.begin(), best.end(), rank) == best.end())
+    const std::vector<int>& culprits = finding.culprit_ranks;
+    if (!std::binary_search(culprits.begin(), culprits.end(), rank))
       finding.victim_ranks.push_back(rank);
   }
-  finding.summary =
-      model::RankList(finding.culprit_ranks, true) + " wait for each other: " + text + ".";
+  finding.summary = model::RankList(cycle, true) + " wait for each other: " + text + "." + departs;
   finding.evidence.assumes.push_back(
       behind ? "an operation that the device has not begun stands behind those that it has"
              : "a rank makes no further calls while it waits in an operation");

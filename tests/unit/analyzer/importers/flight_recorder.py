@@ -134,6 +134,24 @@ class Dumps(unittest.TestCase):
             write(path, dumps)
             self.assertEqual(analyze(path)[1]["verdict"], "inconclusive")
 
+    def test_who_departs_is_blamed(self):
+        # Ranks 0 to 2 call group 1 and then 2, rank 3 the other way round. Each stands in its first, and the second
+        # of 0 to 2, which all of them have behind that, is no cycle of theirs.
+        groups = {"1": [0, 1, 2, 3], "2": [0, 1, 2, 3]}
+
+        def order(rank, first, second):
+            return dump(groups, [entry(1, first, 4, state="started"), entry(2, second, 4)], {})
+
+        write(self.path, {rank: order(rank, *(("2", "1") if rank == 3 else ("1", "2"))) for rank in range(4)})
+        verdict = analyze(self.path)[1]
+        self.assertEqual((verdict["verdict"], verdict["culprit_ranks"], verdict["victim_ranks"]),
+                         ("deadlock", [3], [0, 1, 2]), verdict["summary"])
+        self.assertIn(3, [edge["rank"] for edge in verdict["cycle"]])
+        # Two against two: nothing tells who departs.
+        write(self.path, {2: order(2, "2", "1")})
+        culprits = analyze(self.path)[1]["culprit_ranks"]
+        self.assertEqual((len(culprits), culprits[0] < 2, culprits[1] >= 2), (2, True, True))
+
     def test_a_batch_has_no_peer_at_its_end(self):
         groups = {"5": [0, 1]}
         batch = [entry(3, "5", 12, "nccl:send 0->1", True), entry(4, "5", 12, "nccl:recv 0<-1", True),
