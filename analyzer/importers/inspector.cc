@@ -16,12 +16,26 @@ constexpr size_t kMaxLine = 1u << 20;
 constexpr size_t kMostDifferent = 16;
 constexpr int64_t kMaxRank = 1 << 24;
 constexpr size_t kMostOperations = 16;
+constexpr size_t kMostUnknown = 8;
 
 // Functions for which NCCL requires equal sizes at every member.
 bool EqualSizes(const std::string& function) {
   static const std::set<std::string> kEqual = {"AllReduce", "Broadcast", "Reduce", "AllGather",
                                                "ReduceScatter"};
   return kEqual.count(function) > 0;
+}
+
+bool IsKnownVersion(std::string_view version) {
+  return version == "v4.0" || version == "v4.1" || version == "v4.2";
+}
+
+// What a line holds beside header and metadata; "": nothing.
+std::string OtherKind(const View& root) {
+  for (size_t i = 0; i < root.size(); ++i) {
+    const std::string name = root.Item(i).first;
+    if (name != "header" && name != "metadata") return name;
+  }
+  return "";
 }
 
 }  // namespace
@@ -73,10 +87,17 @@ Status InspectorJob::AddLine(std::string_view line) {
     }
     return Status::Ok();
   }
+  const std::string version(root["metadata"]["inspector_output_format_version"].AsText());
+  if (!version.empty() && !IsKnownVersion(version) && unknown_.size() < kMostUnknown)
+    unknown_.insert("version " + version + " of NCCL Inspector's format");
   const View coll = root["coll_perf"];
   if (coll.is_null()) {
     if (root["p2p_perf"].is_null() && root["proxy_op"].is_null() && root["proxy_step"].is_null()) {
-      return Status::DataLoss("it has neither coll_perf nor p2p_perf nor dump_stats");
+      const std::string other = OtherKind(root);
+      if (other.empty() || IsKnownVersion(version))
+        return Status::DataLoss("it has neither coll_perf nor p2p_perf nor dump_stats");
+      if (unknown_.size() < kMostUnknown) unknown_.insert("lines of " + other);
+      return Status::Ok();
     }
     ++records_;
     return Status::Ok();
@@ -135,6 +156,8 @@ model::Verdict InspectorJob::Decide() const {
       unseen.push_back(std::to_string(expected - static_cast<int>(seen.size())) + " of " +
                        std::to_string(expected) + " ranks wrote no line");
     }
+    for (const std::string& what : unknown_)
+      unseen.push_back(what + ", which gordian does not know");
     if (cut_ > 0)
       unseen.push_back("the last line of " + std::to_string(cut_) +
                        (cut_ == 1 ? " file" : " files"));

@@ -1,15 +1,18 @@
 // Reads NCCL Inspector's JSON: each line is an operation that a rank has completed on a
 // communicator.
 //
-// Facts of the format (v4.0 to v4.2): NCCL's plugins/profiler/inspector. A line has a header
-// (communicator, rank), metadata and one completed operation, or counts of what the plugin dropped.
-// The plugin writes no operation that hangs and, by default, no message below 8 KiB; it numbers
-// each function separately.
+// Facts of the format (v4.0 to v4.2, the latter of NCCL 2.30 and later): NCCL's
+// plugins/profiler/inspector, before 2.29 ext-profiler/inspector. A line has a header
+// (communicator, rank), metadata and one completed operation, or counts of what the plugin dropped
+// (since v4.1). A later version is read as far as its lines have these fields, and what else it has
+// is named. The plugin writes no operation that hangs and, by default, no message below 8 KiB; it
+// numbers each function separately.
 #ifndef GORDIAN_ANALYZER_IMPORTERS_INSPECTOR_H_
 #define GORDIAN_ANALYZER_IMPORTERS_INSPECTOR_H_
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -60,8 +63,9 @@ class InspectorJob {
   };
   std::vector<Different> different_;
   size_t records_ = 0, let_go_ = 0;
-  uint64_t dropped_ = 0;  // by the plugin
-  size_t cut_ = 0;        // files with a truncated last line
+  uint64_t dropped_ = 0;           // by the plugin
+  size_t cut_ = 0;                 // files with a truncated last line
+  std::set<std::string> unknown_;  // kinds of lines, and versions of the format
 };
 
 }  // namespace gordian::importers

@@ -1,8 +1,11 @@
 #include "analyzer/importers/ras.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "analyzer/importers/plain_data.h"
+#include "analyzer/importers/ras_words.h"
+#include "analyzer/importers/sources.h"
 
 namespace gordian::importers {
 namespace {
@@ -90,6 +93,28 @@ StatusOr<PlainData> ReadReport(std::string_view bytes, size_t* repaired) {
   return *repaired > 0 ? ReadJson(whole) : std::move(data);
 }
 
+constexpr size_t kMostUnknown = 8;  // fields that are named
+
+// Names the fields of an object that no release up to 2.30 writes.
+void NameUnknown(const View& from, const char* where, std::initializer_list<std::string_view> known,
+                 std::set<std::string>* unknown) {
+  for (size_t i = 0; i < from.size() && unknown->size() < kMostUnknown; ++i) {
+    const std::string name = from.Item(i).first;
+    if (std::find(known.begin(), known.end(), name) == known.end()) unknown->insert(where + name);
+  }
+}
+
+void NameUnknownMember(const View& from, std::set<std::string>* unknown) {
+  NameUnknown(from, "ranks.",
+              {"rank", "host", "pid", "cuda_dev", "nvml_dev", "status", "collective_counts",
+               "unresponsive", "considered_dead"},
+              unknown);
+  NameUnknown(from["status"], "ranks.status.",
+              {"init_state", "async_error", "finalize_called", "destroy_flag", "abort_flag",
+               "unresponsive", "considered_dead"},
+              unknown);
+}
+
 }  // namespace
 
 bool IsRasText(std::string_view beginning) {
@@ -104,11 +129,7 @@ uint64_t RasMember::Total() const {
 }
 
 StatusOr<RasReport> ParseRasReport(std::string_view bytes) {
-  if (IsRasText(bytes)) {
-    return Status::InvalidArgument(
-        "it is the report in words, which names no counts of single ranks: gordian reads `ncclras "
-        "-f json` (NCCL 2.28.7 and later)");
-  }
+  if (IsRasText(bytes)) return ParseRasWords(bytes);
   size_t repaired = 0;
   StatusOr<PlainData> data = ReadReport(bytes, &repaired);
   GORDIAN_RETURN_IF_ERROR(data.status());
@@ -121,10 +142,18 @@ StatusOr<RasReport> ParseRasReport(std::string_view bytes) {
   report.nccl_version = root["nccl_version"].AsText();
   report.time = root["timestamp"].AsText();
   report.repaired_commas = repaired;
+  NameUnknown(root, "",
+              {"nccl_version", "cuda_runtime_version", "cuda_driver_version", "timestamp",
+               "communicators_count", "communicators", "ras"},
+              &report.unknown);
   size_t members = 0;
   for (size_t c = 0; c < comms.size(); ++c) {
     const View from = comms[c];
     const std::string where = "communicator " + std::to_string(c);
+    NameUnknown(from, "communicators.",
+                {"hash", "secondary_hash", "size", "ranks_count", "missing_ranks_count", "ranks",
+                 "missing_ranks"},
+                &report.unknown);
     RasCommunicator comm;
     comm.key =
         std::string(from["hash"].AsText()) + "/" + std::string(from["secondary_hash"].AsText());
@@ -137,6 +166,7 @@ StatusOr<RasReport> ParseRasReport(std::string_view bytes) {
       const bool there = list[0] == 'r';
       for (size_t i = 0; i < from[list].size(); ++i) {
         if (++members > kMaxMembers) return Status::DataLoss("it has more than a million members");
+        NameUnknownMember(from[list][i], &report.unknown);
         StatusOr<RasMember> member = there ? Member(from[list][i]) : Missing(from[list][i]);
         if (!member.ok()) {
           return Status::DataLoss(where + ", " + list + " " + std::to_string(i) + " " +
@@ -156,6 +186,21 @@ StatusOr<RasReport> ParseRasReport(std::string_view bytes) {
     report.communicators.push_back(std::move(comm));
   }
   return report;
+}
+
+StatusOr<std::vector<RasReport>> ReadRasReports(const std::vector<std::string>& paths) {
+  std::vector<RasReport> reports;
+  for (const std::string& path : paths) {
+    const StatusOr<std::string> bytes = ReadSource(path);
+    GORDIAN_RETURN_IF_ERROR(bytes.status());
+    StatusOr<RasReport> report = ParseRasReport(*bytes);
+    if (!report.ok())
+      return Status(report.status().code(),
+                    path + " cannot be read as a report of NCCL RAS: " + report.status().message());
+    report->path = path;
+    reports.push_back(std::move(*report));
+  }
+  return reports;
 }
 
 }  // namespace gordian::importers

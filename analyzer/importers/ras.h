@@ -1,6 +1,6 @@
-// Reads reports of NCCL's RAS subsystem (`ncclras -f json`, NCCL 2.28.7 and later): for each
-// communicator, how often each member has launched each of five functions, and which members do not
-// answer.
+// Reads reports of NCCL's RAS subsystem (`ncclras -f json` of NCCL 2.28.7 and later; in words of
+// 2.24 and later): for each communicator, how often each member has launched each of five
+// functions, and which members do not answer.
 //
 // Facts of the format: NCCL's src/ras/client_support.cc. The counts are of host launches, not of
 // completions; they omit operations captured into CUDA graphs, sends and receives, and whatever
@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,15 +47,20 @@ struct RasReport {
   // How many commas were put in that NCCL 2.28.7 to 2.28.9 leave out behind `nvml_dev` of a missing
   // rank. It is the only mistake that is repaired.
   size_t repaired_commas = 0;
+  bool words = false;  // it has no time, and counts only of members that differ from others
+  // What it holds that gordian does not know, of a later release: fields by name, or lines.
+  std::set<std::string> unknown;
   std::vector<RasCommunicator> communicators;
 };
 
-// Whether a file that begins so is a report in words, as all releases from NCCL 2.24 on print it
-// without `-f json`. ParseRasReport refuses it.
+// Whether a file that begins so is a report in words (ras_words.h).
 bool IsRasText(std::string_view beginning);
 
-// Parses one report's bytes. Errors name the fault, not the file.
+// Parses one report's bytes, JSON or words. Errors name the fault, not the file.
 StatusOr<RasReport> ParseRasReport(std::string_view bytes);
+
+// Reads such files. Errors name the file, too.
+StatusOr<std::vector<RasReport>> ReadRasReports(const std::vector<std::string>& paths);
 
 // Decides from the reports of one job, at least one, in any order.
 //

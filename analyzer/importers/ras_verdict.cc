@@ -54,7 +54,8 @@ Reports::Reports(std::vector<RasReport> reports) : reports_(std::move(reports)) 
     return std::tie(a.time, a.path) < std::tie(b.time, b.path);
   });
   last_ = &reports_.back();
-  twice_ = reports_.front().time != last_->time;
+  // Reports in words have no time: nothing says that they are of two.
+  twice_ = !reports_.front().time.empty() && reports_.front().time != last_->time;
   NameRanks();
   FindWhatMoves();
 }
@@ -123,8 +124,24 @@ Finding Reports::Make(const char* id) const {
         " leaves it out");
     break;
   }
-  if (!twice_)
-    unseen.push_back("whether anything moves: one report shows one moment; take a second one");
+  if (last_->words) {
+    unseen.push_back(
+        "counts of members that launched equally many operations, and times: a report in words "
+        "holds none");
+  }
+  if (!twice_) {
+    unseen.push_back(
+        last_->words ? "whether anything moves: reports in words have no time"
+                     : "whether anything moves: one report shows one moment; take a second one");
+  }
+  for (const RasReport& report : reports_) {
+    for (const std::string& what : report.unknown) {
+      std::string text = "what " + what + " means, which NCCL " + report.nccl_version +
+                         " writes and gordian does not know";
+      if (std::find(unseen.begin(), unseen.end(), text) == unseen.end())
+        unseen.push_back(std::move(text));
+    }
+  }
   return finding;
 }
 
@@ -336,7 +353,17 @@ Finding Reports::Nothing() const {
       if (finding.operations.size() < kMostOperations) finding.operations.push_back(Describe(comm));
     }
   }
-  if (uneven == nullptr) {
+  const bool unnamed = std::any_of(last_->communicators.begin(), last_->communicators.end(),
+                                   [](const RasCommunicator& comm) {
+                                     return comm.members.size() < static_cast<size_t>(comm.size);
+                                   });
+  if (uneven == nullptr && unnamed) {
+    finding.summary = "The counts that the report gives do not differ, and it gives not all.";
+  } else if (uneven == nullptr && last_->words) {
+    finding.summary =
+        "The report speaks of no member whose counts differ from those of others: it does not show "
+        "whether anything is stuck.";
+  } else if (uneven == nullptr) {
     finding.summary =
         "All members of every communicator have launched equally many operations: the counts do "
         "not show whether anything is stuck.";

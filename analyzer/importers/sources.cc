@@ -22,6 +22,7 @@ Source SourceOfFile(const std::string& path) {
   std::string beginning = ReadBeginning(path, kBeginning);
   const bool packed = beginning.starts_with(kGzip);
   if (packed) beginning = PackedBeginning(path, kBeginning);
+  if (IsRasText(beginning)) return packed ? Source::kUnknown : Source::kRas;
   const Source source = SourceOf(beginning);
   // The readers of the others take no packed files.
   return packed && source != Source::kKineto ? Source::kUnknown : source;
@@ -74,8 +75,6 @@ StatusOr<SourceFiles> FindSources(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_directory(path, error)) {
     files.source = SourceOfFile(path);
-    if (files.source == Source::kUnknown && IsRasText(ReadBeginning(path, kBeginning)))
-      files.source = Source::kRas;
     if (files.source != Source::kUnknown) files.paths.push_back(path);
     return files;
   }

@@ -239,7 +239,23 @@ TEST(NcclReports, AnyBytesAreTakenOrRefused) {
       R"({"nccl_version": "2.28.9", "timestamp": "t", "communicators_count": 2, "communicators": [)" +
       Comm("0xa", 3, {{0, 0, 10}, {1, 1, 9}}, {Missing(2, false)}) + "," +
       Comm("0xb", 2, {{0, 1, 4}, {1, 2, 5, 2}}) + "]}";
-  for (const std::string& seed : {ras, inspector}) {
+  const std::string words =
+      "NCCL version 2.27.7 compiled with CUDA 12.8\nCUDA runtime version 12080, driver version "
+      "13000\n\n"
+      "Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors\n"
+      "    #  in group  per comm  per node  per comm  in group\n"
+      "    0         1         1         3         4         3   RUNNING  INCOMPLETE,MISMATCH\n"
+      "\nErrors\n======\n\nDEAD\n  1 job process is considered dead (unreachable)\n"
+      "  Process 503 on node 10.0.0.1 managing GPU 3\n\n#0-0 (0000000000000051) INCOMPLETE\n"
+      "  Rank 3 -- GPU 3 managed by process 503 on node 10.0.0.1\n\nWarnings\n========\n\n"
+      "#0-0 (0000000000000051) MISMATCH\n"
+      "  Communicator ranks have different AllReduce operation counts\n"
+      "  2 ranks have launched up to operation 6\n"
+      "  Rank 2 has launched up to operation 5 -- GPU 2 managed by process 502 on node 10.0.0.1\n";
+  const StatusOr<RasReport> in_words = ParseRasReport(words);
+  ASSERT_TRUE(in_words.ok()) << in_words.status().ToString();
+  EXPECT_EQ(DecideRasReports({*in_words}).main.culprit_ranks, (std::vector<int>{3}));
+  for (const std::string& seed : {ras, inspector, words}) {
     fuzz::FuzzNcclReport(reinterpret_cast<const uint8_t*>(seed.data()), seed.size());
     for (int i = 0; i < 5000; ++i) {
       std::string bytes = seed;
