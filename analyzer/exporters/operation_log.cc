@@ -336,9 +336,13 @@ void OperationLog::Hand(const model::JobModel& model, analyzer::CallSites* sites
   for (size_t c = 0; c < comms.size(); ++c) {
     LoggedGroup group;
     group.name = names.CommName(static_cast<int>(c));
+    group.given = comms[c].name;
+    group.unsure = comms[c].opaque || comms[c].unsure;
     for (size_t member = 0; member < comms[c].members.size(); ++member) {
       const int rank = names.MemberRank(static_cast<int>(c), static_cast<int>(member));
       group.ranks.push_back(rank);
+      group.known.push_back(comms[c].members[member].known);
+      group.called.push_back(comms[c].members[member].next_sequence);
       if (!comms[c].members[member].known) continue;
       group.seen.insert(rank);
       ranks_[rank].pid = pids_[comms[c].members[member].process];

@@ -26,9 +26,13 @@
 namespace gordian::exporters {
 
 struct LoggedGroup {
-  std::string name;        // as reports name the communicator
-  std::vector<int> ranks;  // of the job, by member
-  std::set<int> seen;      // those that made it
+  std::string name;              // as reports name the communicator
+  std::vector<int> ranks;        // of the job, by member
+  std::set<int> seen;            // those that made it
+  std::vector<bool> known;       // by member: its rank is seen, and not taken from the communicator
+  std::vector<uint64_t> called;  // by member: its collectives so far
+  std::string given;             // NCCL's name for it; empty: none
+  bool unsure = false;           // not all of its operations can be followed
 };
 
 enum class Progress : uint8_t {

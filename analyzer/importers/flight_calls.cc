@@ -48,6 +48,7 @@ FlightCalls::FlightCalls(const std::vector<FlightDump>& dumps) {
   std::set<int> everybody;
   for (const auto& [key, group] : groups_) everybody.insert(group.ranks.begin(), group.ranks.end());
   for (const auto& [number, rank] : ranks_) everybody.insert(number);
+  everybody.erase(kUnknownMember);
   expected_ = static_cast<int>(everybody.size());
   for (const int rank : everybody) {
     if (ranks_.count(rank) == 0)
@@ -96,8 +97,11 @@ std::string FlightCalls::GroupName(const std::string& key) const {
 
 std::string FlightCalls::Name(const FlightOperation& operation) const {
   const FlightEntry* const entry = AnyEntry(operation);
+  std::vector<int> known = Members(operation);
+  const size_t unknown = std::erase(known, kUnknownMember);
   return (entry == nullptr ? "" : entry->operation) + " #" + std::to_string(operation.sequence) +
-         " on " + GroupName(operation.group) + " (" + model::RankList(Members(operation)) + ")";
+         " on " + GroupName(operation.group) + " (" + model::RankList(known) +
+         (unknown > 0 ? " and " + std::to_string(unknown) + " more" : "") + ")";
 }
 
 // Each rank numbers its own sends and receives on a group, so the numbers of a pair agree only if

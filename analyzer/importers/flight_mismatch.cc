@@ -12,23 +12,6 @@ namespace {
 
 using Parts = std::map<std::string, std::vector<int>>;  // what, and who recorded it
 
-// PyTorch has several names for one operation of NCCL; ranks that use different ones agree.
-std::string_view KindOf(std::string_view operation) {
-  if (operation == "_all_gather_base") return "all_gather";
-  if (operation == "_reduce_scatter_base") return "reduce_scatter";
-  if (operation == "_broadcast_oop") return "broadcast";
-  if (operation == "_reduce_oop") return "reduce";
-  return operation;
-}
-
-// Operations whose members must all pass equal sizes.
-bool EqualSizes(const std::string& operation) {
-  static const std::set<std::string> kEqual = {"all_reduce",       "allreduce_coalesced",
-                                               "broadcast",        "reduce",
-                                               "_all_gather_base", "_reduce_scatter_base"};
-  return kEqual.count(operation) > 0;
-}
-
 void Take(const Parts& parts, FlightMismatch* mismatch) {
   size_t most = 0, same = 0;
   for (const auto& [what, who] : parts) {
@@ -46,6 +29,22 @@ void Take(const Parts& parts, FlightMismatch* mismatch) {
 
 }  // namespace
 
+// PyTorch has several names for one operation of NCCL; ranks that use different ones agree.
+std::string_view FlightKind(std::string_view operation) {
+  if (operation == "_all_gather_base") return "all_gather";
+  if (operation == "_reduce_scatter_base") return "reduce_scatter";
+  if (operation == "_broadcast_oop") return "broadcast";
+  if (operation == "_reduce_oop") return "reduce";
+  return operation;
+}
+
+bool TakesEqualSizes(std::string_view operation) {
+  static const std::set<std::string_view> kEqual = {"all_reduce",       "allreduce_coalesced",
+                                                    "broadcast",        "reduce",
+                                                    "_all_gather_base", "_reduce_scatter_base"};
+  return kEqual.count(operation) > 0;
+}
+
 std::vector<FlightMismatch> FindFlightMismatches(const FlightCalls& calls,
                                                  const Comparable& comparable) {
   std::vector<FlightMismatch> found;
@@ -60,9 +59,9 @@ std::vector<FlightMismatch> FindFlightMismatches(const FlightCalls& calls,
       const auto entry = rank.entries.find(operation);
       if (entry == rank.entries.end() || !comparable(number, operation)) continue;
       const FlightEntry& e = *entry->second;
-      kinds.insert(KindOf(e.operation));
+      kinds.insert(FlightKind(e.operation));
       by_kind[e.operation].push_back(number);
-      if (EqualSizes(e.operation) && e.elements_in >= 0) {
+      if (TakesEqualSizes(e.operation) && e.elements_in >= 0) {
         sizes.insert(e.elements_in);
         by_shape[std::to_string(e.elements_in) + (e.in_bytes       ? std::string(" bytes")
                                                   : e.type.empty() ? std::string(" elements")

@@ -27,6 +27,12 @@ using Comparable = std::function<bool(int rank, const FlightOperation& operation
 std::vector<FlightMismatch> FindFlightMismatches(const FlightCalls& calls,
                                                  const Comparable& comparable);
 
+// The operation of NCCL behind one of PyTorch's names: "all_gather" for "_all_gather_base". Of other
+// names the name itself.
+std::string_view FlightKind(std::string_view operation);
+// Whether all members must pass equal sizes to the operation of this name.
+bool TakesEqualSizes(std::string_view operation);
+
 }  // namespace gordian::importers
 
 #endif  // GORDIAN_ANALYZER_IMPORTERS_FLIGHT_MISMATCH_H_

@@ -20,7 +20,8 @@ constexpr size_t kBeginning = 4096;
 
 using View = PlainData::View;
 
-constexpr std::string_view kNoDescription = "undefined";  // of new_group without one
+constexpr int64_t kFirstTime = 1'000'000'000'000'000'000;  // of 2001; less is no wall clock
+constexpr std::string_view kNoDescription = "undefined";   // of new_group without one
 
 // Reads "[0, 1, 2]" or a list.
 std::vector<int> Ranks(const View& from) {
@@ -290,7 +291,10 @@ StatusOr<FlightDump> ParseFlightDump(std::string_view bytes) {
     if (!entry.ok())
       return Status::DataLoss("entry " + std::to_string(i) + ": " + entry.status().message());
     dump.entries.push_back(std::move(*entry));
+    for (const char* const time : {"time_created_ns", "time_discovered_completed_ns"})
+      dump.newest_ns = std::max(dump.newest_ns, entries[i][time].AsInt().value_or(0));
   }
+  if (dump.newest_ns < kFirstTime) dump.newest_ns = 0;
   std::stable_sort(dump.entries.begin(), dump.entries.end(),
                    [](const FlightEntry& a, const FlightEntry& b) { return a.record < b.record; });
   CompleteBatches(&dump.entries);

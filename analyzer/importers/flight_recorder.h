@@ -21,6 +21,9 @@ namespace gordian::importers {
 // The entry behind the operations of a batch: it has their number, and no peer.
 inline constexpr std::string_view kFlightEndOfBatch = "coalesced";
 
+// In FlightGroup::ranks: a member whose rank in the job nothing tells. Nothing is known of its calls.
+inline constexpr int kUnknownMember = -1;
+
 // A process group. Several may share a name (split_group), so name and ranks together are the key.
 struct FlightGroup {
   std::string name;
@@ -60,6 +63,8 @@ struct FlightDump {
   int rank = 0;
   std::string path;
   std::string version;
+  // Wall clock of the latest call or end that it tells of, ns since 1970; 0: unknown.
+  int64_t newest_ns = 0;
   std::map<std::string, FlightGroup> groups;   // by key
   std::map<std::string, FlightStatus> status;  // by key, for statuses whose group is known
   std::vector<FlightEntry> entries;            // in the order of the calls

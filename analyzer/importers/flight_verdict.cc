@@ -255,8 +255,10 @@ void Dumps::FindWaiting(std::vector<Finding>* findings) const {
     Finding finding = Make("evidence-missing");
     const std::vector<int> waiting(waits.begin(), waits.end());
     finding.victim_ranks = waiting;
-    const std::vector<int> who(unseen.begin(), unseen.end());
-    finding.summary = Waiting(waiting) + " for an operation that " + model::RankList(who) +
+    std::vector<int> who(unseen.begin(), unseen.end());
+    std::erase(who, kUnknownMember);
+    finding.summary = Waiting(waiting) + " for an operation that " +
+                      (who.empty() ? "members of unknown ranks" : model::RankList(who)) +
                       " may not have called: no dump shows it.";
     finding.summary[0] =
         static_cast<char>(std::toupper(static_cast<unsigned char>(finding.summary[0])));

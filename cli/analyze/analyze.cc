@@ -2,9 +2,11 @@
 #include <unistd.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "analyzer/merge/merged_text.h"
 #include "analyzer/report/check_text.h"
 #include "analyzer/report/report.h"
 #include "analyzer/report/verdict_json.h"
@@ -34,13 +36,19 @@ int Print(const StatusOr<RecordedVerdict>& recorded, bool as_json, bool at_lengt
                                   .width = TerminalWidth(STDOUT_FILENO),
                                   .session = at_length ? "" : recorded->session};
   std::string text;
-  if (as_json) {
+  if (as_json && recorded->merged != nullptr) {
+    nlohmann::ordered_json json = analyzer::VerdictToJson(recorded->verdict, recorded->sites);
+    json["merged"] = merge::MergedToJson(*recorded->merged);
+    text = json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  } else if (as_json) {
     text = analyzer::VerdictToText(recorded->verdict, recorded->sites);
   } else if (at_length) {
     text = analyzer::ExplainText(recorded->verdict, recorded->sites, options);
   } else {
     text = analyzer::ReportText(recorded->verdict, recorded->sites, options);
   }
+  if (!as_json && recorded->merged != nullptr)
+    text += "\n" + merge::MergedText(*recorded->merged, options.width);
   return PrintOut(text) ? ExitCodeOfVerdict(recorded->verdict) : kExitUsage;
 }
 
@@ -61,15 +69,18 @@ constexpr char kExitCodes[] =
 void AddAnalyzeVerb(CLI::App& app, VerbContext* context) {
   auto flags = std::make_shared<ReadFlags>();
   CLI::App* verb = app.add_subcommand("analyze", "Decide again from the records of a job");
-  verb->add_option("path", flags->paths,
-                   "A session, a .gtrace file, a file or folder of Flight Recorder dumps (pickle "
-                   "or JSON), or files and folders of one of these: traces of PyTorch's profiler "
-                   "(JSON) or of Chakra (.et), one a rank, also packed (.gz); NCCL RAS reports; "
-                   "NCCL Inspector files")
+  verb->add_option(
+          "path", flags->paths,
+          "A session or .gtrace file, Flight Recorder dumps (pickle or JSON), NCCL RAS "
+          "reports: files or folders, several of one job for one verdict. Or files and "
+          "folders of one of these: traces of PyTorch's profiler (JSON) or of Chakra (.et), "
+          "one a rank, also packed (.gz); NCCL Inspector files")
       ->required()
       ->type_name("PATH");
   verb->add_flag("--json", flags->json, "As JSON (schema gordian.verdict.v1)");
-  verb->footer(std::string(kExitCodes) + "Example: gordian analyze latest --json | jq .verdict");
+  verb->footer(std::string(kExitCodes) +
+               "Example: gordian analyze latest --json | jq .verdict\n"
+               "         gordian analyze latest /tmp/nccl_trace_rank_dumps");
   verb->callback([=] {
     context->needs = Needs{};
     context->chosen = [=] { return Print(DecideAgain(flags->paths), flags->json, false); };

@@ -18,11 +18,14 @@
 #include "analyzer/report/status_json.h"
 #include "analyzer/report/verdict_json.h"
 #include "analyzer/session/analysis.h"
+#include "cli/analyze/several_sources.h"
 #include "cli/job/process_tree.h"
 #include "cli/job/session.h"
 #include "cli/output.h"
 #include "cli/run/verdict_policy.h"
 #include "collector/rings/salvaged_rings.h"
+#include "common/read_file.h"
+#include "common/trace_file.h"
 
 namespace gordian::cli {
 namespace {
@@ -132,19 +135,17 @@ StatusOr<RecordedVerdict> FromReports(const importers::SourceFiles& files) {
   std::vector<importers::RasReport> reports;
   importers::InspectorJob inspector;
   const bool ras = files.source == importers::Source::kRas;
-  for (const std::string& path : files.paths) {
-    const StatusOr<std::string> bytes = importers::ReadSource(path);
-    GORDIAN_RETURN_IF_ERROR(bytes.status());
-    if (ras) {
-      StatusOr<importers::RasReport> report = importers::ParseRasReport(*bytes);
-      if (!report.ok())
-        return Status(report.status().code(), path + " cannot be read as a report of NCCL RAS: " +
-                                                  report.status().message());
-      report->path = path;
-      reports.push_back(std::move(*report));
-    } else if (const Status status = inspector.Add(*bytes); !status.ok()) {
-      return Status(status.code(),
-                    path + " cannot be read as a file of NCCL Inspector: " + status.message());
+  if (ras) {
+    StatusOr<std::vector<importers::RasReport>> read = importers::ReadRasReports(files.paths);
+    GORDIAN_RETURN_IF_ERROR(read.status());
+    reports = std::move(*read);
+  } else {
+    for (const std::string& path : files.paths) {
+      const StatusOr<std::string> bytes = importers::ReadSource(path);
+      GORDIAN_RETURN_IF_ERROR(bytes.status());
+      if (const Status status = inspector.Add(*bytes); !status.ok())
+        return Status(status.code(),
+                      path + " cannot be read as a file of NCCL Inspector: " + status.message());
     }
   }
   size_t repaired = 0;
@@ -264,6 +265,12 @@ const char* FilesOf(RecordedBy who) {
       break;
   }
   return "sessions or traces of gordian";
+}
+
+bool IsRecording(const std::string& path) {
+  const StatusOr<std::string> session = SessionOf(path);
+  if (!session.ok() || !session->empty()) return session.ok();
+  return ReadBeginning(path, kTraceMagicBytes) == kTraceMagic;
 }
 
 bool IsRunning(const std::string& session) {
@@ -386,6 +393,9 @@ StatusOr<RecordedVerdict> DecideAgain(const std::string& path) { return Decide(p
 
 StatusOr<RecordedVerdict> DecideAgain(const std::vector<std::string>& paths) {
   if (paths.size() == 1) return DecideAgain(paths.front());
+  const StatusOr<bool> together = AreOfOneJob(paths);
+  GORDIAN_RETURN_IF_ERROR(together.status());
+  if (*together) return DecideTogether(paths);
   const StatusOr<importers::SourceFiles> files = importers::FindSources(paths);
   GORDIAN_RETURN_IF_ERROR(files.status());
   return FromReports(*files);

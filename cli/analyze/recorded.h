@@ -2,9 +2,11 @@
 #ifndef GORDIAN_CLI_ANALYZE_RECORDED_H_
 #define GORDIAN_CLI_ANALYZE_RECORDED_H_
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "analyzer/merge/merged_job.h"
 #include "analyzer/model/verdict/verdict.h"
 #include "analyzer/session/analysis.h"
 #include "analyzer/stacks/call_sites.h"
@@ -19,6 +21,7 @@ struct RecordedVerdict {
   std::string note;     // one line on what could not be read; empty: all was read
   bool left_open =
       false;  // gordian ended before it could close the file: another verdict may have followed
+  std::shared_ptr<const merge::MergedJob> merged;  // of several sources; null: there is one
 };
 
 // Which tool wrote the files at a path, judged by how they begin. Errors: files of several tools.
@@ -34,6 +37,9 @@ StatusOr<RecordedBy> WhoRecorded(const std::string& path);
 // For people: "traces of PyTorch's profiler". Of kGordian "sessions or traces of gordian".
 const char* FilesOf(RecordedBy who);
 
+// Whether the path leads to a session or a trace of gordian.
+bool IsRecording(const std::string& path);
+
 // Whether the `gordian run` of a session still runs.
 bool IsRunning(const std::string& session);
 
@@ -41,7 +47,7 @@ bool IsRunning(const std::string& session);
 // killed. Falls back on the session's verdict.json when neither can be read, and says so in the
 // note.
 StatusOr<RecordedVerdict> DecideAgain(const std::string& path);
-// The same of several paths, which must all lead to files of one other tool.
+// The same of several paths: a session and dumps, of one job, or files of one other tool.
 StatusOr<RecordedVerdict> DecideAgain(const std::vector<std::string>& paths);
 
 // The same of the trace alone, which `observer` sees as it is read. `note`: as above. Errors, among

@@ -206,6 +206,8 @@ class Schemas(unittest.TestCase):
             cls.add_output(verb, "near", "--baseline", "known.json")
         cls.add(cls.read("explored", "explored-1.json"))
         cls.add_output("export", "hung", "-f", "csv", "-o", "x.csv")
+        cls.gordian("export", "hung", "-f", "fr", "-o", "hung-dumps")
+        cls.add(json.loads(cls.gordian("analyze", "hung", "hung-dumps", "--json")))
 
     @classmethod
     def add_page(cls, name):
