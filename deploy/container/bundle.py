@@ -56,6 +56,20 @@ def owner_of(library):
     return None
 
 
+def bring(library, deps):
+    """Copies a library, and the copyright file of its package, unless it is there."""
+    target = deps / library.name
+    if target.exists():
+        return
+    shutil.copy(library, target)
+    target.chmod(0o755)
+    package = owner_of(library)
+    notice = pathlib.Path("/usr/share/doc") / (package or "-") / "copyright"
+    if not notice.exists():
+        sys.exit(f"bundle: no copyright file of {library}")
+    shutil.copy(notice, deps / "copyright" / package)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("installed", type=pathlib.Path)
@@ -65,8 +79,7 @@ def main():
 
     shutil.copytree(args.installed, args.dest, symlinks=True)
     deps = args.dest / "deps"
-    notices = deps / "copyright"
-    notices.mkdir(parents=True)
+    (deps / "copyright").mkdir(parents=True)
     for program in sorted((args.dest / "bin").iterdir()):
         if program.read_bytes()[:4] != b"\x7fELF":
             continue
@@ -75,15 +88,7 @@ def main():
         for later in map(place_of, LOADED_LATER):
             libraries += [later, *libraries_of(later)]
         for library in libraries:
-            target = deps / library.name
-            if not target.exists():
-                shutil.copy(library, target)
-                target.chmod(0o755)
-                package = owner_of(library)
-                notice = pathlib.Path("/usr/share/doc") / (package or "-") / "copyright"
-                if not notice.exists():
-                    sys.exit(f"bundle: no copyright file of {library}")
-                shutil.copy(notice, notices / package)
+            bring(library, deps)
             if library.name.startswith("ld-linux"):
                 loader = library.name
         if loader is None:
