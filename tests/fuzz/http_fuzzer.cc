@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -104,8 +105,12 @@ std::string Answer(int port, std::string_view bytes) {
   char part[16384];
   while (answer.size() < kMostAnswerBytes) {
     pollfd wait{.fd = fd, .events = POLLIN, .revents = 0};
-    if (poll(&wait, 1, 15'000) <= 0) Die("no answer, and the connection stays");
+    // libFuzzer's own alarm, every half of -timeout, breaks off the wait and says nothing.
+    const int ready = poll(&wait, 1, 15'000);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) Die("no answer, and the connection stays");
     const ssize_t got = recv(fd, part, sizeof part, 0);
+    if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
     answer.append(part, static_cast<size_t>(got));
     if (answer.find("text/event-stream") != std::string::npos) break;
