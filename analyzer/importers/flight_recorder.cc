@@ -105,6 +105,7 @@ StatusOr<FlightEntry> Entry(const View& from,
   const auto known = key_of_name.find(name);
   entry.group = known != key_of_name.end() ? known->second : FlightGroup{name, "", {}}.Key();
   entry.record = from["record_id"].AsInt().value_or(from["id"].AsInt().value_or(0));
+  entry.call = from["op_id"].AsInt().value_or(-1);
   const std::string_view operation = WithoutBackend(from["profiling_name"].AsText());
   entry.operation = operation;
   if (entry.operation.empty()) return Status::DataLoss("an entry has no profiling_name");
@@ -119,12 +120,27 @@ StatusOr<FlightEntry> Entry(const View& from,
   entry.elements_out = Elements(from["output_sizes"]);
   entry.type = from["input_dtypes"][size_t{0}].AsText();
   // PyTorch's watchdog retires what is complete, also where it has not asked for the state.
-  entry.completed = from["state"].AsText() == "completed" ||
-                    from["retired"].AsBool().value_or(false) ||
+  entry.retired = from["retired"].AsBool().value_or(false);
+  entry.completed = from["state"].AsText() == "completed" || entry.retired ||
                     from["time_discovered_completed_ns"].AsInt().value_or(0) > 0;
   if (from["state"].AsText() == "started") entry.begun = FlightBegun::kYes;
   entry.site = SiteOf(from["frames"]);
   return entry;
+}
+
+// PyTorch says of every end of a batch that it is a collective. It is what the batch was made of:
+// sends and receives, where the call before it in the group, whose op_id it shares, is one.
+void SettleEndsOfBatches(std::vector<FlightEntry>* entries) {
+  std::map<std::string_view, const FlightEntry*> last;  // by group
+  for (FlightEntry& entry : *entries) {
+    const FlightEntry*& before = last[entry.group];
+    if (entry.operation != kFlightEndOfBatch) {
+      before = &entry;
+    } else if (before != nullptr && entry.call >= 0 && before->call == entry.call) {
+      entry.p2p = before->p2p;
+      entry.sequence = before->sequence;
+    }
+  }
 }
 
 // PyTorch records the operations of a batch without a state of their own, which stays "scheduled";
@@ -202,6 +218,21 @@ void AssignStatus(const View& statuses, const View& entries,
     const auto key = key_of_name.find(name);
     if (status != by_id.end() && key != key_of_name.end())
       dump->status[key->second] = status->second;
+  }
+}
+
+// PyTorch asks the events of an operation for its state, and events that were never recorded say
+// that all is done. So a call that is still inside of NCCL, which may wait for the others there
+// when it connects to them, looks complete. PyTorch counts it as enqueued only when it returns.
+// Facts: ProcessGroupNCCL::collective and workEnqueue.
+void ReopenUnfinishedCalls(FlightDump* dump) {
+  std::map<std::string_view, std::set<bool>> kinds;
+  for (const FlightEntry& entry : dump->entries) kinds[entry.group].insert(entry.p2p);
+  for (FlightEntry& entry : dump->entries) {
+    const auto status = dump->status.find(entry.group);
+    // On a group of both, the status counts them together.
+    if (status == dump->status.end() || entry.retired || kinds.at(entry.group).size() > 1) continue;
+    if (entry.sequence > status->second.enqueued) entry.completed = false;
   }
 }
 
@@ -297,9 +328,11 @@ StatusOr<FlightDump> ParseFlightDump(std::string_view bytes) {
   if (dump.newest_ns < kFirstTime) dump.newest_ns = 0;
   std::stable_sort(dump.entries.begin(), dump.entries.end(),
                    [](const FlightEntry& a, const FlightEntry& b) { return a.record < b.record; });
+  SettleEndsOfBatches(&dump.entries);
   CompleteBatches(&dump.entries);
   SettleBegun(&dump.entries);
   AssignStatus(root["pg_status"], entries, key_of_name, &dump);
+  ReopenUnfinishedCalls(&dump);
   return dump;
 }
 

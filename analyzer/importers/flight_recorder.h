@@ -40,6 +40,7 @@ enum class FlightBegun : uint8_t { kUnknown, kNo, kYes };
 
 struct FlightEntry {
   int64_t record = 0;  // order of the calls at its rank
+  int64_t call = -1;   // among all calls of its group at its rank (op_id); -1: unknown
   std::string group;   // FlightGroup::Key()
   bool p2p = false;
   int64_t sequence = 0;   // among the group's collectives; for p2p among sends and receives
@@ -50,6 +51,7 @@ struct FlightEntry {
   bool in_bytes = false;  // both are bytes: a Chakra trace knows no element type
   std::string type;       // of the first input
   bool completed = false;
+  bool retired = false;                       // the watchdog has found it complete
   FlightBegun begun = FlightBegun::kUnknown;  // of open ones
   double kernel_us = -1;  // how long its kernel ran; -1: the source does not say
   std::string site;       // "train.py:12 step": the innermost frame; empty: unknown

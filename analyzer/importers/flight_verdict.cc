@@ -53,11 +53,20 @@ class Dumps {
   Made At(int rank, const Operation& operation) const { return calls_.At(rank, operation); }
   std::vector<int> Members(const Operation& operation) const { return calls_.Members(operation); }
   bool Stuck(int rank) const { return stuck_.count(rank) > 0; }
-  // A member that has the operation open waits for this one, which has not called or begun it.
+  // A member that has the operation open waits for this one, which has not called it, or has it
+  // behind others.
   bool Awaits(const Operation& operation, int member) const {
     const Made made = At(member, operation);
     return made == Made::kNotCalled ||
-           (made == Made::kOpen && Stuck(member) && !calls_.HasBegun(member, operation));
+           (made == Made::kOpen && Stuck(member) && !calls_.HasBegun(member, operation) &&
+            HasEarlier(member, operation));
+  }
+  // Whether the rank has an operation open that it called before this one.
+  bool HasEarlier(int rank, const Operation& operation) const {
+    const std::map<Operation, const FlightEntry*>& open = ranks_.at(rank).open;
+    const int64_t record = open.at(operation)->record;
+    return std::any_of(open.begin(), open.end(),
+                       [&](const auto& other) { return other.second->record < record; });
   }
   // The rank's device has not begun the operation, and is in another one that cannot end: the rank
   // waits there, and not for members that have called this one, too.
@@ -72,6 +81,8 @@ class Dumps {
   std::vector<int> FewerInOrder(const std::vector<int>& cycle,
                                 const std::set<Operation>& operations) const;
   void FindCycle(const std::set<int>& left, std::vector<Finding>* findings) const;
+  bool HasCycle(const std::set<int>& ranks, int without) const;
+  std::vector<int> WhoDeparts(const std::set<int>& left, const std::vector<int>& cycle) const;
   Finding Make(const char* check) const;
   std::string Name(const Operation& operation) const { return calls_.Name(operation); }
   model::StuckOperation Describe(const Operation& operation) const;
@@ -262,9 +273,10 @@ void Dumps::FindWaiting(std::vector<Finding>* findings) const {
                       " may not have called: no dump shows it.";
     finding.summary[0] =
         static_cast<char>(std::toupper(static_cast<unsigned char>(finding.summary[0])));
+    std::set<Operation> shown;
     for (const auto& [number, by_operation] : missing_) {
       for (const auto& [operation, ranks] : by_operation) {
-        if (finding.operations.size() < kMostOperations)
+        if (finding.operations.size() < kMostOperations && shown.insert(operation).second)
           finding.operations.push_back(Describe(operation));
       }
     }
@@ -362,6 +374,41 @@ std::vector<int> Dumps::FewerInOrder(const std::vector<int>& cycle,
   return ranks.size() < cycle.size() ? ranks : std::vector<int>();
 }
 
+// Whether some of the ranks but one wait for each other in a cycle.
+bool Dumps::HasCycle(const std::set<int>& ranks, int without) const {
+  std::map<int, size_t> waits;  // of each rank for how many of the others
+  std::map<int, std::vector<int>> back;
+  std::deque<int> free;
+  for (const int from : ranks) {
+    if (from == without) continue;
+    size_t& count = waits[from];
+    for (const int to : stuck_.at(from).waits_for) {
+      if (to == without || ranks.count(to) == 0) continue;
+      ++count;
+      back[to].push_back(from);
+    }
+    if (count == 0) free.push_back(from);
+  }
+  size_t ended = 0;
+  for (; !free.empty(); free.pop_front(), ++ended) {
+    for (const int from : back[free.front()]) {
+      if (--waits[from] == 0) free.push_back(from);
+    }
+  }
+  return ended < waits.size();
+}
+
+// Of a cycle's ranks the one without which no ranks wait in a cycle; all, where there is no such
+// one, or several.
+std::vector<int> Dumps::WhoDeparts(const std::set<int>& left, const std::vector<int>& cycle) const {
+  std::vector<int> breaks;
+  for (const int rank : cycle) {
+    if (!HasCycle(left, rank)) breaks.push_back(rank);
+    if (breaks.size() > 1) break;
+  }
+  return breaks.size() == 1 ? breaks : cycle;
+}
+
 // Finds the shortest cycle among ranks that wait for each other only.
 void Dumps::FindCycle(const std::set<int>& left, std::vector<Finding>* findings) const {
   std::vector<int> best;
@@ -420,11 +467,11 @@ void Dumps::FindCycle(const std::set<int>& left, std::vector<Finding>* findings)
     }
     finding.cycle.push_back(std::move(edge));
   }
-  finding.culprit_ranks = best;
-  std::sort(finding.culprit_ranks.begin(), finding.culprit_ranks.end());
-  const std::vector<int> cycle = finding.culprit_ranks;
+  std::vector<int> cycle = best;
+  std::sort(cycle.begin(), cycle.end());
+  finding.culprit_ranks = WhoDeparts(left, cycle);
   std::string departs;
-  if (const std::vector<int> fewer = FewerInOrder(finding.culprit_ranks, shown); !fewer.empty()) {
+  if (const std::vector<int> fewer = FewerInOrder(cycle, shown); !fewer.empty()) {
     finding.culprit_ranks = fewer;
     departs = " " + model::RankList(fewer, true) + (fewer.size() == 1 ? " calls" : " call") +
               " them in another order than most.";

@@ -164,6 +164,19 @@ TEST(FlightVerdict, OppositeOrdersAreACircle) {
   EXPECT_EQ(verdict.main.cycle.size(), 2u);
 }
 
+// Those that wait in one operation do not wait for each other: each has called it, behind nothing.
+TEST(FlightVerdict, TheOneOfManyThatDepartsIsTheCulprit) {
+  const std::map<std::string, FlightStatus> rest = {{"2", {8, 8}}};
+  const model::Verdict verdict = DecideFlightDumps(
+      Job({{"1", {0, 1, 2, 3}}, {"2", {0, 1, 2, 3}}},
+          {{{"1", 4}}, {{"1", 4}}, {{"2", 9}}, {{"1", 4}}}, {rest, rest, {{"1", {3, 3}}}, rest}));
+  EXPECT_EQ(verdict.main.verdict, model::VerdictKind::kDeadlock);
+  EXPECT_EQ(verdict.main.culprit_ranks, std::vector<int>{2});
+  EXPECT_EQ(verdict.main.victim_ranks, (std::vector<int>{0, 1, 3}));
+  ASSERT_EQ(verdict.main.cycle.size(), 2u);
+  EXPECT_EQ(verdict.main.cycle.front().waits_for_rank, 2);
+}
+
 TEST(FlightVerdict, WhoLeftNoDumpIsNamedAndNotBlamed) {
   std::vector<FlightDump> dumps = Job({{"0", {0, 1, 2}}}, {{{"0", 7}}, {}, {{"0", 7}}});
   dumps.erase(dumps.begin() + 1);
@@ -284,6 +297,58 @@ TEST(FlightRecorder, OperationsOfABatchEndWithIt) {
     ASSERT_EQ(dump->entries.size(), 3u);
     for (const FlightEntry& entry : dump->entries)
       EXPECT_EQ(entry.completed, completed) << entry.operation;
+  }
+}
+
+// As PyTorch 2.11 writes the end of a batch: a collective, with the op_id of the batch's last call.
+TEST(FlightRecorder, TheEndOfABatchEndsWhatItWasMadeOf) {
+  const auto entry = [](const std::string& name, bool p2p, int p2p_seq, int call, bool completed) {
+    return R"({"record_id": )" + std::to_string(call) +
+           R"(, "process_group": ["0", "d"], "collective_seq_id": 3, "p2p_seq_id": )" +
+           std::to_string(p2p_seq) + R"(, "op_id": )" + std::to_string(call) + R"(, "is_p2p": )" +
+           (p2p ? "true" : "false") + R"(, "profiling_name": "nccl:)" + name + R"(", "state": ")" +
+           (completed ? "completed" : "scheduled") + "\"}";
+  };
+  const auto completed = [](const std::string& entries) {
+    const StatusOr<FlightDump> dump =
+        ParseFlightDump(R"({"version": "2.10", "entries": [)" + entries + "]}");
+    EXPECT_TRUE(dump.ok()) << dump.status().ToString();
+    std::vector<bool> states;
+    if (dump.ok()) {
+      for (const FlightEntry& one : dump->entries) states.push_back(one.completed);
+    }
+    return states;
+  };
+  const std::string transfers =
+      entry("send 0->1", true, 5, 8, false) + ", " + entry("recv 0<-1", true, 5, 9, false);
+  EXPECT_EQ(completed(transfers + ", " + entry("coalesced", false, 5, 9, true)),
+            (std::vector<bool>{true, true, true}));
+  EXPECT_EQ(completed(transfers + ", " + entry("coalesced", false, 5, 9, false)),
+            (std::vector<bool>{false, false, false}));
+  // A batch of collectives behind a send says nothing of the send.
+  EXPECT_EQ(completed(entry("send 0->1", true, 5, 8, false) + ", " +
+                      entry("allreduce_coalesced", false, 5, 9, false) + ", " +
+                      entry("coalesced", false, 5, 9, true)),
+            (std::vector<bool>{false, true, true}));
+}
+
+TEST(FlightRecorder, ACallThatHasNotReturnedIsOpen) {
+  const auto completed = [](int enqueued, bool retired, const std::string& kind) {
+    const StatusOr<FlightDump> dump = ParseFlightDump(
+        R"({"version": "2.10", "pg_config": {"0": {"name": "0", "desc": "d", "ranks": "[0, 1]"}},)"
+        R"( "pg_status": {"0": {"last_enqueued_collective": )" +
+        std::to_string(enqueued) +
+        R"(, "last_completed_collective": 2}}, "entries": [{"record_id": 1, "pg_id": 0,)"
+        R"( "process_group": ["0", "d"], "collective_seq_id": 3, "p2p_seq_id": 3, "is_p2p": )" +
+        kind + R"(, "profiling_name": "nccl:)" + (kind == "true" ? "send 0->1" : "all_reduce") +
+        R"(", "state": "completed", "retired": )" + (retired ? "true" : "false") + "}]}");
+    EXPECT_TRUE(dump.ok()) << dump.status().ToString();
+    return dump.ok() && dump->entries.front().completed;
+  };
+  for (const char* const p2p : {"false", "true"}) {
+    EXPECT_FALSE(completed(2, false, p2p));
+    EXPECT_TRUE(completed(3, false, p2p));
+    EXPECT_TRUE(completed(2, true, p2p));
   }
 }
 
