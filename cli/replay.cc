@@ -158,7 +158,8 @@ StatusOr<replayer::Extracted> ExtractFrom(const ReplayFlags& flags, bool* from_d
     }
     return replayer::Extract(path, options);
   }
-  if (flags.benchmark && *who == RecordedBy::kKineto) return BenchmarkOfTraces(flags);
+  const bool profiled = *who == RecordedBy::kKineto || *who == RecordedBy::kExecution;
+  if (flags.benchmark && profiled) return BenchmarkOfTraces(flags);
   if (flags.benchmark) {
     replayer::Extracted refused;
     refused.refused.push_back("--all-steps needs a session or trace of gordian: " + path +
@@ -167,13 +168,13 @@ StatusOr<replayer::Extracted> ExtractFrom(const ReplayFlags& flags, bool* from_d
   }
   if (*who != RecordedBy::kFlightRecorder) {
     replayer::Extracted refused;
-    const bool traces = *who == RecordedBy::kKineto || *who == RecordedBy::kChakra;
+    const bool traces = profiled || *who == RecordedBy::kChakra;
     refused.refused.push_back(
         path + ": " + FilesOf(*who) +
         (!traces ? " hold no order of calls"
                  : " hold calls that were made, and no hang to repeat: record the job with gordian "
                    "run, or take its Flight Recorder dumps") +
-        (*who == RecordedBy::kKineto ? " (--all-steps writes a benchmark of them)" : ""));
+        (profiled ? " (--all-steps writes a benchmark of them)" : ""));
     return refused;
   }
   *from_dumps = true;
@@ -583,7 +584,8 @@ void AddReplayVerb(CLI::App& app, VerbContext* context) {
       "replay", "Write a small program that hangs in the way that a recorded job did");
   verb->add_option("path", flags->path,
                    "A session, a .gtrace file, a file or folder of Flight Recorder dumps, or, with "
-                   "--all-steps, a folder of traces of PyTorch's profiler, one a rank")
+                   "--all-steps, a folder of traces of PyTorch's profiler or of its "
+                   "ExecutionTraceObserver, one a rank")
       ->required()
       ->type_name("PATH");
   verb->add_option("-o,--output", flags->output, "Folder for the program")

@@ -1,10 +1,8 @@
 #include "analyzer/importers/kineto.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -16,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "analyzer/model/hash.h"
+#include "analyzer/importers/json_characters.h"
 #include "common/budget.h"
 
 namespace gordian::importers {
@@ -24,92 +22,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kMostText = 1u << 20;  // of one text or number: Kineto's are far below
 constexpr char kRanksKey[] = "Process Group Ranks";
 constexpr std::string_view kNoDescription = "undefined";
-
-// Hands the parser one character at a time. Ends the input at a text that is too long to hold.
-class Characters {
- public:
-  explicit Characters(const Pull& pull) : pull_(pull) { Fill(); }
-
-  bool ended() const { return size_ == 0 || !fault_.empty(); }
-  char current() const { return block_[at_]; }
-  uint64_t offset() const { return before_ + at_; }
-  const std::string& fault() const { return fault_; }
-
-  void Next() {
-    Follow(block_[at_]);
-    if (++at_ == size_) {
-      before_ += size_;
-      Fill();
-    }
-  }
-
- private:
-  void Fill() {
-    at_ = 0;
-    size_ = pull_(block_.data(), block_.size());
-  }
-  // Follows where texts begin and end, as far as their length asks for it.
-  void Follow(char c) {
-    if (in_text_) {
-      ++run_;
-      if (escaped_) {
-        escaped_ = false;
-      } else if (c == '\\') {
-        escaped_ = true;
-      } else if (c == '"') {
-        in_text_ = false;
-        run_ = 0;
-      }
-    } else if (c == '"') {
-      in_text_ = true;
-      run_ = 0;
-    } else {
-      run_ = std::string_view(",:{}[] \t\r\n").find(c) != std::string_view::npos ? 0 : run_ + 1;
-    }
-    if (run_ > kMostText)
-      fault_ = "byte " + std::to_string(offset()) + ": a text or number of more than 1 MiB";
-  }
-
-  const Pull& pull_;
-  std::array<char, 64u << 10> block_;
-  size_t at_ = 0, size_ = 0;
-  uint64_t before_ = 0;
-  bool in_text_ = false, escaped_ = false;
-  size_t run_ = 0;
-  std::string fault_;
-};
-
-class Iterator {
- public:
-  using iterator_category = std::input_iterator_tag;
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = char;
-
-  Iterator() = default;  // the end
-  explicit Iterator(Characters* of) : of_(of) {}
-
-  char operator*() const { return of_->current(); }
-  Iterator& operator++() {
-    of_->Next();
-    return *this;
-  }
-  Iterator operator++(int) {
-    Iterator before = *this;
-    of_->Next();
-    return before;
-  }
-  friend bool operator==(const Iterator& a, const Iterator& b) { return a.ended() == b.ended(); }
-  friend bool operator!=(const Iterator& a, const Iterator& b) { return !(a == b); }
-
- private:
-  bool ended() const { return of_ == nullptr || of_->ended(); }
-  Characters* of_ = nullptr;
-};
 
 // What of an event is of interest, whether it is a call or not.
 struct Event {
@@ -150,20 +64,6 @@ std::vector<int> RanksOf(std::string_view text) {
     text.remove_prefix(std::min(comma + 1, text.size()));
   }
   return ranks;
-}
-
-// The name that Flight Recorder dumps have for what the profiler calls a collective. Members may
-// pass split sizes or none to one all-to-all.
-std::string OperationName(const std::string& collective) {
-  static const std::map<std::string, std::string, std::less<>> kNames = {
-      {"allreduce", "all_reduce"},
-      {"allgather", "all_gather"},
-      {"_allgather_base", "_all_gather_base"},
-      {"all_to_allv", "all_to_all"},
-      {"alltoall", "all_to_all"},
-      {"alltoall_base", "all_to_all"}};
-  const auto known = kNames.find(collective);
-  return known == kNames.end() ? collective : known->second;
 }
 
 // Sees the values of the file as they are parsed, and keeps what calls and groups need.
@@ -281,7 +181,7 @@ class Reader final : public nlohmann::json_sax<Json> {
         break;
       case Where::kRanks:
         event_.ranks += (event_.ranks.size() > 1 ? ", " : "") + std::to_string(value);
-        if (event_.ranks.size() > kMostText) return Fault("names too many ranks");
+        if (event_.ranks.size() > kMostJsonText) return Fault("names too many ranks");
         break;
       case Where::kInfo:
         if (key_ == "rank") rank_ = value;
@@ -405,7 +305,7 @@ class Reader final : public nlohmann::json_sax<Json> {
     const double ns = event_.ts * 1e3;
     // Calls of one thread are in order anyway; of others this is the order, where it makes sense.
     entry.record = std::isfinite(ns) && std::abs(ns) < 9e18 ? static_cast<int64_t>(ns) : 0;
-    entry.operation = OperationName(collective);
+    entry.operation = OperationOfProfiler(collective);
     entry.elements_in = event_.in.value_or(-1);
     entry.elements_out = event_.out.value_or(-1);
     entry.type = event_.type;
@@ -461,13 +361,6 @@ FlightGroup Reader::Resolve(const SeenGroup& seen, const std::string& descriptio
   return group;
 }
 
-// Short, unlike FlightGroup::Key: each entry has a copy, and a group may have thousands of ranks.
-std::string ShortKey(const FlightGroup& group) {
-  model::Hash hash;
-  for (const int rank : group.ranks) hash.Add(static_cast<uint64_t>(rank));
-  return group.name + "/" + std::to_string(group.ranks.size()) + "/" + std::to_string(hash.value());
-}
-
 StatusOr<RankTrace> Reader::Finish() {
   if (!has_events_) return Status::DataLoss("it has no traceEvents");
   if (world_ && (*world_ < 1 || *world_ > kMostTraceRanks))
@@ -511,9 +404,9 @@ StatusOr<RankTrace> Reader::Finish() {
 }  // namespace
 
 StatusOr<RankTrace> ParseKinetoTrace(const Pull& pull) {
-  const auto characters = std::make_unique<Characters>(pull);
+  const auto characters = std::make_unique<JsonCharacters>(pull);
   Reader reader;
-  const bool parsed = Json::sax_parse(Iterator(characters.get()), Iterator(), &reader);
+  const bool parsed = Json::sax_parse(JsonIterator(characters.get()), JsonIterator(), &reader);
   if (!characters->fault().empty()) return Status::DataLoss(characters->fault());
   if (!parsed) return Status::DataLoss(reader.error());
   return reader.Finish();

@@ -1,4 +1,5 @@
-// What one rank called, in its own words: a trace of PyTorch's profiler (Kineto) or of Chakra.
+// What one rank called, in its own words: a trace of PyTorch's profiler (Kineto), of its
+// ExecutionTraceObserver or of Chakra.
 #ifndef GORDIAN_ANALYZER_IMPORTERS_RANK_TRACE_H_
 #define GORDIAN_ANALYZER_IMPORTERS_RANK_TRACE_H_
 
@@ -11,7 +12,7 @@
 
 namespace gordian::importers {
 
-enum class TraceFormat : uint8_t { kKineto, kChakra };
+enum class TraceFormat : uint8_t { kKineto, kExecution, kChakra };
 
 struct RankTrace {
   TraceFormat format = TraceFormat::kKineto;
@@ -29,6 +30,7 @@ struct RankTrace {
   std::set<std::string> transfer_groups;  // keys of groups with recorded sends and receives
   size_t transfers = 0;                   // sends and receives
   size_t without_metadata = 0;            // recorded calls that name no operation or no group
+  bool cut = false;                       // its list ends between two calls, and may lack the last
   uint64_t bytes = 0;                     // memory that all this takes, roughly
 };
 
@@ -37,6 +39,12 @@ inline constexpr uint64_t kMostRankTraceBytes = 512ull << 20;
 // The longest name that a trace may give an operation, a type or a group.
 inline constexpr size_t kMostTraceName = 256;
 inline constexpr int kMostTraceRanks = 131'072;
+
+// The name that Flight Recorder dumps have for what PyTorch's profiler calls a collective.
+std::string OperationOfProfiler(const std::string& collective);
+// Tells a group from others. Short, unlike FlightGroup::Key: each entry has a copy, and a group may
+// have thousands of ranks.
+std::string ShortKey(const FlightGroup& group);
 
 }  // namespace gordian::importers
 

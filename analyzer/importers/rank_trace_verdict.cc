@@ -65,7 +65,9 @@ class Traces {
   }
 
   bool numbered() const { return traces_.front().numbered; }
-  bool kineto() const { return traces_.front().format == TraceFormat::kKineto; }
+  TraceFormat format() const { return traces_.front().format; }
+  // Which PyTorch wrote.
+  bool pytorch() const { return format() != TraceFormat::kChakra; }
 
   // What a rank recorded under a number is all that it called under it if it also recorded the
   // number before: PyTorch gives operations of a batch, of which it may have recorded none, that of
@@ -118,12 +120,22 @@ Finding Traces::Make(const char* check) const {
   unseen.push_back(
       "hangs: such a trace holds the calls of the time that was recorded, and none that a rank did "
       "not make");
-  unseen.push_back(kineto()
+  unseen.push_back(pytorch()
                        ? "streams, events, host waits, roots and reduction operators: gordian does "
-                         "not read them from traces of PyTorch's profiler"
+                         "not read them from such traces"
                        : "element types, streams, events, host waits, roots and reduction "
                          "operators: gordian does not read them from Chakra's traces");
-  if (kineto()) unseen.push_back("replays of CUDA graphs: PyTorch records no calls of theirs");
+  if (pytorch()) unseen.push_back("replays of CUDA graphs: PyTorch records no calls of theirs");
+  if (format() == TraceFormat::kExecution)
+    unseen.push_back("barriers: PyTorch does not number them there");
+  std::vector<int> cut;
+  for (const auto& trace : traces_) {
+    if (trace.cut) cut.push_back(trace.dump.rank);
+  }
+  if (!cut.empty())
+    unseen.push_back("what " + model::RankList(cut) +
+                     " called last: the list has no end, as of a process that was ended while "
+                     "PyTorch recorded it");
   if (const int missing = finding.evidence.ranks_expected - seen; missing > 0)
     unseen.push_back(std::to_string(missing) + " of " +
                      std::to_string(finding.evidence.ranks_expected) + " ranks left no trace");
@@ -138,16 +150,16 @@ Finding Traces::Make(const char* check) const {
   const auto mixed = static_cast<size_t>(std::count_if(
       windows_.begin(), windows_.end(),
       [this](const auto& group) { return transfer_groups_.contains(*group.first.text); }));
-  if (kineto() && numbered() && mixed > 0)
+  if (pytorch() && numbered() && mixed > 0)
     unseen.push_back("whether ranks agree on " + Plural(mixed, "process group") +
                      " that also sends and receives: PyTorch may count both together");
   if (without_metadata > 0)
     unseen.push_back(Plural(without_metadata, "call") +
                      " whose event names no collective or no process group");
   if (!numbered())
-    unseen.push_back(kineto() ? "which calls belong together: some have no sequence number (Seq), "
-                                "which only newer versions of PyTorch record"
-                              : "which operations belong together: Chakra does not number them");
+    unseen.push_back(pytorch() ? "which calls belong together: some have no number (Seq), as up to "
+                                 "PyTorch 2.11; traces of its ExecutionTraceObserver have them"
+                               : "which operations belong together: Chakra does not number them");
   return finding;
 }
 
@@ -182,7 +194,7 @@ std::vector<Finding> Traces::Mismatches() const {
     if (std::optional<model::StuckOperation> operation = Describe(mismatch.operation))
       finding.operations.push_back(std::move(*operation));
     finding.evidence.assumes.push_back("all traces are of one run");
-    if (kineto())
+    if (pytorch())
       finding.evidence.assumes.push_back(
           "the process group has one backend and no batches of sends and receives, so that all "
           "ranks number its collectives alike");

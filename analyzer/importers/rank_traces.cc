@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "analyzer/importers/chakra.h"
+#include "analyzer/importers/execution_trace.h"
 #include "analyzer/importers/kineto.h"
 #include "analyzer/importers/packed_input.h"
 
@@ -30,25 +31,50 @@ int NumberAt(const std::string& text, size_t at) {
   return error == std::errc() && number >= 0 && number < kMostTraceRanks ? number : -1;
 }
 
-StatusOr<RankTrace> ReadOne(const std::string& path, TraceFormat format) {
+TraceFormat FormatOf(Source source) {
+  return source == Source::kKineto      ? TraceFormat::kKineto
+         : source == Source::kExecution ? TraceFormat::kExecution
+                                        : TraceFormat::kChakra;
+}
+
+StatusOr<RankTrace> Parse(const Pull& pull, TraceFormat format) {
+  switch (format) {
+    case TraceFormat::kKineto:
+      return ParseKinetoTrace(pull);
+    case TraceFormat::kExecution:
+      return ParseExecutionTrace(pull);
+    case TraceFormat::kChakra:
+      break;
+  }
+  return ParseChakraTrace(pull);
+}
+
+const char* NoRank(TraceFormat format) {
+  switch (format) {
+    case TraceFormat::kKineto:
+      return " does not say its rank: it has no distributedInfo, and no rankN in its name";
+    case TraceFormat::kExecution:
+      return " does not say its rank: no call in it does, and it has no rankN in its name";
+    case TraceFormat::kChakra:
+      break;
+  }
+  return " does not say its rank: name it PREFIX.RANK.et";
+}
+
+StatusOr<RankTrace> ReadOne(const std::string& path, Source source) {
   StatusOr<PackedInput> input = PackedInput::Open(path);
   GORDIAN_RETURN_IF_ERROR(input.status());
-  const bool kineto = format == TraceFormat::kKineto;
+  const TraceFormat format = FormatOf(source);
   const Pull pull = input->Puller();
-  StatusOr<RankTrace> trace = kineto ? ParseKinetoTrace(pull) : ParseChakraTrace(pull);
+  StatusOr<RankTrace> trace = Parse(pull, format);
   GORDIAN_RETURN_IF_ERROR(input->status());  // the file, before what came of its beginning
   if (!trace.ok())
-    return Status(trace.status().code(), path + " cannot be read as a trace of " +
-                                             Name(kineto ? Source::kKineto : Source::kChakra) +
+    return Status(trace.status().code(), path + " cannot be read as a trace of " + Name(source) +
                                              ": " + trace.status().message());
   trace->dump.path = path;
   if (trace->ranked) return trace;
   const int rank = RankOfTraceName(path, format);
-  if (rank < 0)
-    return Status::InvalidArgument(
-        path + (kineto ? " does not say its rank: it has no distributedInfo, and no rankN in its "
-                         "name"
-                       : " does not say its rank: name it PREFIX.RANK.et"));
+  if (rank < 0) return Status::InvalidArgument(path + NoRank(format));
   trace->dump.rank = rank;
   return trace;
 }
@@ -74,13 +100,11 @@ int RankOfTraceName(const std::string& path, TraceFormat format) {
 }
 
 StatusOr<std::vector<RankTrace>> ReadRankTraces(const SourceFiles& files) {
-  const TraceFormat format =
-      files.source == Source::kKineto ? TraceFormat::kKineto : TraceFormat::kChakra;
   std::map<int, RankTrace> by_rank;
   uint64_t bytes = 0;
   size_t entries = 0, without_metadata = 0;
   for (const std::string& path : files.paths) {
-    StatusOr<RankTrace> trace = ReadOne(path, format);
+    StatusOr<RankTrace> trace = ReadOne(path, files.source);
     GORDIAN_RETURN_IF_ERROR(trace.status());
     bytes += trace->bytes;
     if (bytes > kMostRankTraceBytes)
@@ -109,9 +133,11 @@ StatusOr<std::vector<RankTrace>> ReadRankTraces(const SourceFiles& files) {
     return Status::InvalidArgument(
         first + others + (files.paths.size() > 1 ? " hold" : " holds") + " no collective that " +
         (without_metadata > 0 ? "names its process group: " + std::string(kInPyTorch) + " so"
-         : format == TraceFormat::kKineto
+         : files.source == Source::kKineto
              ? "PyTorch's profiler describes (record_param_comms): " + std::string(kInPyTorch) +
                    ", and only while the CPU is profiled"
+         : files.source == Source::kExecution
+             ? "PyTorch describes (record_param_comms): " + std::string(kInPyTorch)
              : "gordian could compare (COMM_COLL_NODE)"));
   }
   std::vector<RankTrace> traces;

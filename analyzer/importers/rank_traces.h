@@ -14,7 +14,7 @@
 namespace gordian::importers {
 
 // Finds the rank that a file's name ends in: "step10.3.et" for Chakra, "trace_rank3.json" for
-// Kineto. -1: it names none.
+// PyTorch's. -1: it names none.
 int RankOfTraceName(const std::string& path, TraceFormat format);
 
 // Reads one trace for each rank, sorted by rank. Errors name the file: it is no such trace, names

@@ -25,7 +25,8 @@ Source SourceOfFile(const std::string& path) {
   if (IsRasText(beginning)) return packed ? Source::kUnknown : Source::kRas;
   const Source source = SourceOf(beginning);
   // The readers of the others take no packed files.
-  return packed && source != Source::kKineto ? Source::kUnknown : source;
+  const bool may_be_packed = source == Source::kKineto || source == Source::kExecution;
+  return packed && !may_be_packed ? Source::kUnknown : source;
 }
 
 Status Mixed(const std::string& path, Source one, Source other) {
@@ -44,6 +45,8 @@ const char* Name(Source source) {
       return "NCCL Inspector";
     case Source::kKineto:
       return "PyTorch's profiler";
+    case Source::kExecution:
+      return "PyTorch's ExecutionTraceObserver";
     case Source::kChakra:
       return "Chakra";
     case Source::kUnknown:
@@ -65,6 +68,7 @@ Source SourceOf(std::string_view beginning) {
   if (has("\"inspector_output_format_version\"")) return Source::kInspector;
   if (has("\"nccl_version\"") && has("\"communicators\"") && has("\"communicators_count\""))
     return Source::kRas;
+  if (has("\"schema\"") && has("-chakra.") && has("\"nodes\"")) return Source::kExecution;
   if (has("\"traceEvents\"") || (has("\"schemaVersion\"") && has("\"deviceProperties\"")))
     return Source::kKineto;
   return Source::kUnknown;
@@ -99,8 +103,9 @@ StatusOr<SourceFiles> FindSources(const std::vector<std::string>& paths) {
     if (files->source == Source::kUnknown) {
       return Status::InvalidArgument(
           path +
-          " is none of the files of which several can be named: traces of PyTorch's profiler "
-          "or of Chakra, reports of NCCL RAS, files of NCCL Inspector");
+          " is none of the files of which several can be named: traces of PyTorch's profiler, "
+          "of its ExecutionTraceObserver or of Chakra, reports of NCCL RAS, files of NCCL "
+          "Inspector");
     }
     if (all.source != Source::kUnknown && all.source != files->source)
       return Mixed(path + ", with those before it,", all.source, files->source);

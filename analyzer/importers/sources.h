@@ -11,7 +11,7 @@
 
 namespace gordian::importers {
 
-enum class Source { kUnknown, kRas, kInspector, kKineto, kChakra };
+enum class Source { kUnknown, kRas, kInspector, kKineto, kExecution, kChakra };
 const char* Name(Source source);  // "PyTorch's profiler"
 
 // Decides by the first bytes of a file, unpacked; Chakra's traces have none of their own. Flight Recorder dumps have their own recogniser

@@ -69,12 +69,12 @@ constexpr char kExitCodes[] =
 void AddAnalyzeVerb(CLI::App& app, VerbContext* context) {
   auto flags = std::make_shared<ReadFlags>();
   CLI::App* verb = app.add_subcommand("analyze", "Decide again from the records of a job");
-  verb->add_option(
-          "path", flags->paths,
-          "A session or .gtrace file, Flight Recorder dumps (pickle or JSON), NCCL RAS "
-          "reports: files or folders, several of one job for one verdict. Or files and "
-          "folders of one of these: traces of PyTorch's profiler (JSON) or of Chakra (.et), "
-          "one a rank, also packed (.gz); NCCL Inspector files")
+  verb->add_option("path", flags->paths,
+                   "A session or .gtrace file, Flight Recorder dumps (pickle or JSON), NCCL RAS "
+                   "reports: files or folders, several of one job for one verdict. Or files and "
+                   "folders of one of these: traces of PyTorch's profiler or its "
+                   "ExecutionTraceObserver (JSON) or of Chakra (.et), one a rank, also packed "
+                   "(.gz); NCCL Inspector files")
       ->required()
       ->type_name("PATH");
   verb->add_flag("--json", flags->json, "As JSON (schema gordian.verdict.v1)");

@@ -96,7 +96,8 @@ StatusOr<RecordedVerdict> FromDumps(const std::string& path) {
 }
 
 bool AreTraces(importers::Source source) {
-  return source == importers::Source::kKineto || source == importers::Source::kChakra;
+  return source == importers::Source::kKineto || source == importers::Source::kExecution ||
+         source == importers::Source::kChakra;
 }
 
 // Whether `path` holds reports of NCCL RAS, files of NCCL Inspector or traces of ranks, judged by
@@ -240,6 +241,8 @@ StatusOr<RecordedBy> WhoRecorded(const std::string& path) {
         return RecordedBy::kInspector;
       case importers::Source::kKineto:
         return RecordedBy::kKineto;
+      case importers::Source::kExecution:
+        return RecordedBy::kExecution;
       case importers::Source::kChakra:
         return RecordedBy::kChakra;
       case importers::Source::kUnknown:
@@ -259,6 +262,8 @@ const char* FilesOf(RecordedBy who) {
       return "files of NCCL Inspector";
     case RecordedBy::kKineto:
       return "traces of PyTorch's profiler";
+    case RecordedBy::kExecution:
+      return "traces of PyTorch's ExecutionTraceObserver";
     case RecordedBy::kChakra:
       return "traces of Chakra";
     case RecordedBy::kGordian:

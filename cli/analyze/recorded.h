@@ -31,6 +31,7 @@ enum class RecordedBy {
   kRas,
   kInspector,
   kKineto,
+  kExecution,
   kChakra
 };  // kGordian is also the answer when no tool is recognised
 StatusOr<RecordedBy> WhoRecorded(const std::string& path);

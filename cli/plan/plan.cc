@@ -191,7 +191,8 @@ Status RefuseTraces(const PlanFlags& flags, bool* profiler) {
   const StatusOr<RecordedBy> who = WhoRecorded(flags.path);
   GORDIAN_RETURN_IF_ERROR(who.status());
   *profiler = flags.collectives && *who == RecordedBy::kKineto;
-  if (*profiler || (*who != RecordedBy::kKineto && *who != RecordedBy::kChakra))
+  if (*profiler || (*who != RecordedBy::kKineto && *who != RecordedBy::kExecution &&
+                    *who != RecordedBy::kChakra))
     return Status::Ok();
   return Status::InvalidArgument(
       flags.path + " holds " + FilesOf(*who) + ", " +

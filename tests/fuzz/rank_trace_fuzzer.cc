@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "analyzer/importers/chakra.h"
+#include "analyzer/importers/execution_trace.h"
 #include "analyzer/importers/kineto.h"
 #include "analyzer/importers/rank_traces.h"
 #include "analyzer/importers/whole_operations.h"
@@ -12,11 +13,12 @@
 
 namespace gordian::fuzz {
 
-// Any bytes, as a trace of PyTorch's profiler and as one of Chakra, of which a verdict is asked: it
+// Any bytes, as a trace of PyTorch's profiler, of its ExecutionTraceObserver and of Chakra, of which a verdict is asked: it
 // is never confirmed, a trace agrees with itself, and what is refused is refused in words.
 void FuzzRankTrace(const uint8_t* data, size_t bytes) {
   const std::string_view text(reinterpret_cast<const char*>(data), bytes);
-  for (const auto parse : {importers::ParseKinetoTrace, importers::ParseChakraTrace}) {
+  for (const auto parse :
+       {importers::ParseKinetoTrace, importers::ParseExecutionTrace, importers::ParseChakraTrace}) {
     StatusOr<importers::RankTrace> trace = parse(importers::PullText(text));
     if (!trace.ok()) {
       if (trace.status().message().empty()) std::abort();
