@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Runs a command whose ranks are more than the devices: under MPS, each with its share of a device's
 # multiprocessors, so that kernels that wait for each other run at once. For what depends on the number of
-# ranks and not on their speed. NCCL refuses two ranks on one device, so only the runtime's own cases run so.
+# ranks and not on their speed. NCCL refuses two ranks on one device of a
+# host: one_gpu_ranks.sh makes each a host of its own.
 #   mps.sh RANKS COMMAND...
 #   tests/gpu/mps.sh 4 gordian-runtime-cases crowd --ranks 4        # on two devices
 # Exit code: the command's; 77 when MPS cannot be had.
 set -u
-[ $# -ge 2 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 ranks=$1
 shift
 devices=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
