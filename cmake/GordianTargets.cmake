@@ -160,6 +160,9 @@ function(gordian_test)
   if(NOT A_TIMEOUT)
     set(A_TIMEOUT 300)
   endif()
+  if(CMAKE_CROSSCOMPILING)  # it runs on an emulated machine
+    math(EXPR A_TIMEOUT "${A_TIMEOUT} * 10")
+  endif()
   set_tests_properties(${A_NAME} PROPERTIES LABELS "${A_LABELS}" TIMEOUT ${A_TIMEOUT})
   # CTest lists as skipped what GTEST_SKIP left out a part of. The words end the output only when the rest
   # has passed, so that no failure is hidden.

@@ -19,6 +19,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -515,6 +516,11 @@ void CallPlainly(const char* name, int call, int result, Result (*)(Parameters..
   CHECK(errno == gordian::fake::ErrnoOf(call));
 }
 
+// The shim's watcher calls this function for itself meanwhile, on a thread of its own.
+bool IsWatchersToo(const char* name) {
+  return std::string_view(name) == "cuThreadExchangeStreamCaptureMode";
+}
+
 // Every row: what the real function returns and leaves in errno is what the caller gets, and the
 // real function runs exactly once.
 void PassThrough() {
@@ -525,9 +531,10 @@ void PassThrough() {
     const uint64_t before = fake_calls_##library(ring::kCall_##name);                  \
     CallPlainly(#name, ring::kCall_##name, result,                                     \
                 static_cast<result_type(*) parameters>(nullptr));                      \
-    if (fake_calls_##library(ring::kCall_##name) != before + 1)                        \
-      std::fprintf(stderr, "%s\n", #name);                                             \
-    CHECK(fake_calls_##library(ring::kCall_##name) == before + 1);                     \
+    const uint64_t calls = fake_calls_##library(ring::kCall_##name) - before;          \
+    const bool right = calls == 1 || (calls > 1 && IsWatchersToo(#name));              \
+    if (!right) std::fprintf(stderr, "%s\n", #name);                                   \
+    CHECK(right);                                                                      \
   }
 #include "proto/ring/hooked_calls.def"
 #undef GORDIAN_HOOK
