@@ -443,6 +443,8 @@ void TrackedProcess::ReadState(v1::ProcessState* out) {
     for (const v1::PendingOperation& operation : stream.pending()) NoteCallSite(operation.site());
   }
 
+  // Asked first: an answer that comes while the streams are read is of a later look than they are.
+  const bool watcher_answered = WatcherAnswered();
   std::vector<ring::StreamSlot> streams;
   bool unfinished = false;
   bool enqueued = false;
@@ -486,7 +488,7 @@ void TrackedProcess::ReadState(v1::ProcessState* out) {
                          " kernels would have computed, which gordian skipped (--stub-compute),");
   }
   // Without a watcher an answer is needed only while there is unfinished work to look at.
-  out->set_answered(whole && (header.watcher_tid != 0 ? WatcherAnswered() : !unfinished));
+  out->set_answered(whole && (header.watcher_tid != 0 ? watcher_answered : !unfinished));
   // Reads the header after the watcher's answer: the watcher writes its findings there first.
   if (out->answered() && ring_->ReadHeader(&header)) {
     for (uint32_t i = 0; i < std::min(header.early_used, ring::kMaxEarly); ++i) {
