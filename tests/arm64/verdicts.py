@@ -35,7 +35,7 @@ def run(build, names):
             row |= {"ranks": int(said[1]), "verdict": said[2], "confidence": said[3], "culprits": json.loads(said[4])}
         if done.returncode != 0:
             failed = True
-            row["output"] = done.stdout[-4000:]
+            row["output"] = done.stdout[:1000]
         print(json.dumps(row), flush=True)
     return 1 if failed else 0
 
