@@ -98,6 +98,18 @@ TEST(ProcessMemory, KnowsAddressesBehindCalls) {
     return ProcessMemory(getpid()).FollowsCall(
         reinterpret_cast<uint64_t>(code.data() + code.size()));
   };
+#if defined(__aarch64__)
+  EXPECT_TRUE(follows({0x01, 0x02, 0x03, 0x94}));   // bl
+  EXPECT_TRUE(follows({0xff, 0xff, 0xff, 0x97}));   // bl -4
+  EXPECT_TRUE(follows({0x00, 0x02, 0x3f, 0xd6}));   // blr x16
+  EXPECT_TRUE(follows({0x1f, 0x08, 0x3f, 0xd6}));   // blraaz x0
+  EXPECT_TRUE(follows({0x01, 0x0c, 0x3f, 0xd7}));   // blrab x0, x1
+  EXPECT_FALSE(follows({0x01, 0x02, 0x03, 0x14}));  // b
+  EXPECT_FALSE(follows({0x00, 0x02, 0x1f, 0xd6}));  // br x16
+  EXPECT_FALSE(follows({0xc0, 0x03, 0x5f, 0xd6}));  // ret
+  EXPECT_FALSE(
+      follows({0x00, 0x02, 0x3f, 0xd6, 0x1f, 0x20, 0x03, 0xd5}));  // one instruction further
+#else
   EXPECT_TRUE(follows({0xe8, 1, 2, 3, 4}));              // call rel32
   EXPECT_TRUE(follows({0xff, 0xd0}));                    // call *%rax
   EXPECT_TRUE(follows({0xff, 0x10}));                    // call *(%rax)
@@ -112,6 +124,7 @@ TEST(ProcessMemory, KnowsAddressesBehindCalls) {
   EXPECT_FALSE(follows({0xff, 0xe0}));                   // jmp *%rax
   EXPECT_FALSE(follows({0xff, 0x50, 8, 0x90}));          // one instruction further
   EXPECT_FALSE(follows({0xc3}));
+#endif
   EXPECT_FALSE(ProcessMemory(getpid()).FollowsCall(16));
 }
 
