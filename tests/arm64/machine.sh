@@ -4,11 +4,14 @@
 # memory; the source tree is there by the same path. Prints what the command prints and exits as it
 # does. Needs no root.
 #
-#   machine.sh ROOT SOURCES COMMAND        (GORDIAN_ARM64_KERNEL: folder of another boot/ and lib/modules/)
+#   machine.sh ROOT SOURCES COMMAND [FOLDER]   FOLDER: there by the same path, too, to read
+#
+# GORDIAN_ARM64_KERNEL: a folder with another boot/ and lib/modules/.
 set -euo pipefail
 root=$(realpath "$1")
 sources=$(realpath "$2")
 command=$3
+extra=${4:-}
 kernel=$(realpath "${GORDIAN_ARM64_KERNEL:-$root}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -54,6 +57,8 @@ options=trans=virtio,version=9p2000.L,msize=524288,cache=loose
 \$b mount -t overlay -o lowerdir=/lower,upperdir=/upper/data,workdir=/upper/work overlay /root
 \$b mkdir -p /root/proc /root/sys /root/dev /root/tmp /root$sources
 \$b mount -t 9p -o \$options sources /root$sources
+${extra:+\$b mkdir -p /root$extra
+\$b mount -t 9p -o \$options,ro extra /root$extra}
 \$b mount --move /proc /root/proc
 \$b mount --move /sys /root/sys
 \$b mount -t devtmpfs dev /root/dev
@@ -80,6 +85,9 @@ sleep 60
 COMMAND
 (cd "$work/early" && find . | cpio --quiet -o -H newc | gzip -1) >"$work/early.gz"
 
+shared=()
+[ -z "$extra" ] || shared=(-fsdev "local,id=extra,path=$extra,security_model=none,readonly=on"
+  -device virtio-9p-pci,fsdev=extra,mount_tag=extra)
 qemu-system-aarch64 -M virt -cpu "${GORDIAN_ARM64_CPU:-neoverse-n1}" -accel tcg,thread=multi -smp 2 -m 6G \
   -nographic -no-reboot -monitor none -serial stdio -nic none \
   -kernel "$image" -initrd "$work/early.gz" \
@@ -87,7 +95,7 @@ qemu-system-aarch64 -M virt -cpu "${GORDIAN_ARM64_CPU:-neoverse-n1}" -accel tcg,
   -fsdev "local,id=root,path=$root,security_model=none,readonly=on" \
   -device virtio-9p-pci,fsdev=root,mount_tag=root \
   -fsdev "local,id=sources,path=$sources,security_model=none" \
-  -device virtio-9p-pci,fsdev=sources,mount_tag=sources </dev/null | sed -u 's/\r$//' |
+  -device virtio-9p-pci,fsdev=sources,mount_tag=sources "${shared[@]}" </dev/null | sed -u 's/\r$//' |
   tee "$work/console" | sed -un '/^@@gordian begin@@$/,/^@@gordian exit/{/^@@gordian/d;p}'
 status=$(sed -n 's/^@@gordian exit \([0-9]*\)@@$/\1/p' "$work/console" | tail -n 1)
 if [ -z "$status" ]; then
