@@ -3,6 +3,7 @@
 # machine.sh: Debian has none. From Debian's sources of Linux (linux-source-6.1), as small as it can be.
 #
 #   kernel.sh SOURCES FOLDER       (SOURCES: an unpacked linux-source-6.1.tar.xz; FOLDER/boot is made)
+# Needs flex, bison, bc, libssl-dev and Debian's cross compiler.
 set -euo pipefail
 sources=$(realpath "$1")
 folder=$(realpath -m "$2")
