@@ -11,6 +11,7 @@
 
 #include "analyzer/exporters/formats.h"
 #include "analyzer/exporters/pickle_writer.h"
+#include "analyzer/exporters/torch_operation_name.h"
 #include "analyzer/exporters/torch_type_name.h"
 #include "analyzer/model/collective.h"
 
@@ -21,34 +22,6 @@ using model::Call;
 
 constexpr char kVersion[] = "2.10";
 constexpr char kPrefix[] = "nccl_trace_rank_";
-
-// What it is called, when ProcessGroupNCCL calls NCCL for it.
-const char* NameIn(Call call) {
-  switch (call) {
-    case Call::kAllReduce:
-      return "all_reduce";
-    case Call::kAllGather:
-      return "_all_gather_base";
-    case Call::kReduceScatter:
-      return "_reduce_scatter_base";
-    case Call::kBroadcast:
-      return "broadcast";
-    case Call::kReduce:
-      return "reduce";
-    case Call::kAllToAll:
-      return "all_to_all";
-    case Call::kGather:
-      return "gather";
-    case Call::kScatter:
-      return "scatter";
-    case Call::kSend:
-      return "send";
-    case Call::kRecv:
-      return "recv";
-    default:
-      return "unknown";
-  }
-}
 
 // A group as the dumps name it.
 struct Named {
@@ -249,7 +222,7 @@ class RankDump {
   std::string ProfilingName(const Entry& entry) const {
     if (entry.ends_batch) return "nccl:coalesced";
     const LoggedOperation& operation = *entry.operation;
-    std::string name = std::string("nccl:") + NameIn(operation.call);
+    std::string name = std::string("nccl:") + TorchOperationName(operation.call);
     if (operation.IsTransfer()) {
       const LoggedGroup& group = job_.log.groups()[static_cast<size_t>(operation.group)];
       const Named& named = groups_[static_cast<size_t>(operation.group)];

@@ -91,8 +91,7 @@ const FlightEntry* FlightCalls::AnyEntry(const FlightOperation& operation) const
 std::string FlightCalls::GroupName(const std::string& key) const {
   const auto group = groups_.find(key);
   if (group == groups_.end()) return key.substr(0, key.find('/'));
-  return group->second.description.empty() ? "group " + group->second.name
-                                           : group->second.description;
+  return group->second.ForPeople();
 }
 
 std::string FlightCalls::Name(const FlightOperation& operation) const {

@@ -286,6 +286,10 @@ std::map<std::string, std::map<int, std::string>> Candidates(const std::string& 
 
 }  // namespace
 
+std::string FlightGroup::ForPeople() const {
+  return description.empty() ? "group " + name : description;
+}
+
 std::string FlightGroup::Key() const {
   std::string key = name + "/";
   for (const int rank : ranks) key += std::to_string(rank) + ",";

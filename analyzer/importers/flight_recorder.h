@@ -32,6 +32,7 @@ struct FlightGroup {
 
   friend bool operator==(const FlightGroup&, const FlightGroup&) = default;
   std::string Key() const;
+  std::string ForPeople() const;  // "default_pg", "group 3" without a description
 };
 
 // Whether the device has begun an operation. Dumps say so only of jobs with

@@ -53,13 +53,13 @@ class Dumps {
   Made At(int rank, const Operation& operation) const { return calls_.At(rank, operation); }
   std::vector<int> Members(const Operation& operation) const { return calls_.Members(operation); }
   bool Stuck(int rank) const { return stuck_.count(rank) > 0; }
-  // A member that has the operation open waits for this one, which has not called it, or has it
-  // behind others.
-  bool Awaits(const Operation& operation, int member) const {
+  // A rank that has the operation open waits in it for this member, which has not called it, or has
+  // it behind others.
+  bool Awaits(int rank, const Operation& operation, int member) const {
     const Made made = At(member, operation);
     return made == Made::kNotCalled ||
            (made == Made::kOpen && Stuck(member) && !calls_.HasBegun(member, operation) &&
-            HasEarlier(member, operation));
+            HasEarlier(member, operation) && !StandsBehind(rank, operation));
   }
   // Whether the rank has an operation open that it called before this one.
   bool HasEarlier(int rank, const Operation& operation) const {
@@ -121,8 +121,7 @@ void Dumps::FindWaits() {
         const Made made = At(member, operation);
         if (made == Made::kUnknown) {
           waits.unseen.insert(member);
-        } else if (Awaits(operation, member) &&
-                   (made == Made::kNotCalled || !StandsBehind(number, operation))) {
+        } else if (Awaits(number, operation, member)) {
           waits.waits_for.insert(member);
         }
       }
@@ -398,8 +397,8 @@ bool Dumps::HasCycle(const std::set<int>& ranks, int without) const {
   return ended < waits.size();
 }
 
-// Of a cycle's ranks the one without which no ranks wait in a cycle; all, where there is no such
-// one, or several.
+// Returns the rank of the cycle that breaks every cycle when it is taken out; all of the cycle where
+// no rank does, or several do.
 std::vector<int> Dumps::WhoDeparts(const std::set<int>& left, const std::vector<int>& cycle) const {
   std::vector<int> breaks;
   for (const int rank : cycle) {
@@ -445,9 +444,8 @@ void Dumps::FindCycle(const std::set<int>& left, std::vector<Finding>* findings)
     for (const auto& [operation, entry] : ranks_.at(from).open) {
       const std::vector<int> members = Members(operation);
       if (std::find(members.begin(), members.end(), to) == members.end()) continue;
-      if (!Awaits(operation, to)) continue;
+      if (!Awaits(from, operation, to)) continue;
       const Made made = At(to, operation);
-      if (made == Made::kOpen && StandsBehind(from, operation)) continue;
       edge.reason =
           made == Made::kNotCalled ? model::Reason::kNotCalled : model::Reason::kStartedCollective;
       behind = behind && made != Made::kNotCalled;
@@ -469,10 +467,10 @@ void Dumps::FindCycle(const std::set<int>& left, std::vector<Finding>* findings)
   }
   std::vector<int> cycle = best;
   std::sort(cycle.begin(), cycle.end());
-  finding.culprit_ranks = WhoDeparts(left, cycle);
   std::string departs;
-  if (const std::vector<int> fewer = FewerInOrder(cycle, shown); !fewer.empty()) {
-    finding.culprit_ranks = fewer;
+  const std::vector<int> fewer = FewerInOrder(cycle, shown);
+  finding.culprit_ranks = fewer.empty() ? WhoDeparts(left, cycle) : fewer;
+  if (!fewer.empty()) {
     departs = " " + model::RankList(fewer, true) + (fewer.size() == 1 ? " calls" : " call") +
               " them in another order than most.";
   }

@@ -25,7 +25,7 @@ class JsonCharacters {
   bool ended() const { return size_ == 0 || !fault_.empty(); }
   char current() const { return block_[at_]; }
   uint64_t offset() const { return before_ + at_; }
-  // Where the last character was read that is neither space nor a comma.
+  // Where the last character was read that is neither space nor a comma; within a text, its quote.
   uint64_t last_ink() const { return last_ink_; }
   // One line; empty: none.
   const std::string& fault() const { return fault_; }
@@ -35,9 +35,7 @@ class JsonCharacters {
   }
 
   void Next() {
-    const char c = block_[at_];
-    Follow(c);
-    if (c != ',' && c != ' ' && c != '\n' && c != '\r' && c != '\t') last_ink_ = offset();
+    Follow(block_[at_]);
     if (++at_ == size_) {
       before_ += size_;
       Fill();
@@ -60,11 +58,14 @@ class JsonCharacters {
       } else if (c == '"') {
         in_text_ = false;
         run_ = 0;
+        last_ink_ = offset();
       }
     } else if (c == '"') {
       in_text_ = true;
       run_ = 0;
+      last_ink_ = offset();
     } else {
+      if (std::string_view(", \t\r\n").find(c) == std::string_view::npos) last_ink_ = offset();
       run_ = std::string_view(",:{}[] \t\r\n").find(c) != std::string_view::npos ? 0 : run_ + 1;
     }
     if (run_ > kMostJsonText) Fail("a text or number of more than 1 MiB");

@@ -325,8 +325,8 @@ class Words {
     }
   }
 
-  // Who belongs to a set of which only the size is told: those that no other set lists, if there is
-  // one such set.
+  // Fills in the one set of which the report gives the size alone, with the ranks that no other set
+  // lists. False: several sets are such, or the sizes do not fit.
   static bool ListRest(const std::set<int>& all, std::vector<Alike>* sets) {
     std::set<int> rest = all;
     Alike* unlisted = nullptr;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "analyzer/importers/flight_mismatch.h"
+#include "analyzer/merge/nccl_kind.h"
 #include "analyzer/model/verdict/names.h"
 
 namespace gordian::merge {
@@ -19,16 +20,6 @@ using importers::FlightGroup;
 // One of these that is done at a member was called by all.
 bool IsSynchronous(std::string_view kind) {
   return kind == "all_reduce" || kind == "all_gather" || kind == "reduce_scatter";
-}
-
-// An operation of NCCL for each call of this name. PyTorch makes others of several, or of sends.
-bool IsOneOfNccl(std::string_view kind) {
-  return IsSynchronous(kind) || kind == "broadcast" || kind == "reduce";
-}
-
-std::string_view KindOf(const FlightEntry& entry) {
-  if (entry.operation == "all_reduce_barrier") return "all_reduce";
-  return importers::FlightKind(entry.operation);
 }
 
 // What one source shows of the collectives of a group.
@@ -56,7 +47,7 @@ Shown ShownOf(const std::vector<FlightDump>& dumps, const std::string& key) {
       if (entry.p2p || entry.group != key) continue;
       int64_t& called = shown.called.try_emplace(dump.rank, 0).first->second;
       called = std::max(called, entry.sequence);
-      const std::string_view kind = KindOf(entry);
+      const std::string_view kind = NcclKind(entry.operation);
       shown.lists = shown.lists || !IsOneOfNccl(kind);
       auto [at, added] = shown.operations.try_emplace(entry.sequence);
       Shown::Operation& operation = at->second;
@@ -205,10 +196,8 @@ class Matching {
   }
 
   std::string Names(const Pair& pair) const {
-    const FlightGroup& group = groups_.at(pair.second);
     return session_.groups.at(pair.first).name + " of the session and " +
-           (group.description.empty() ? "group " + group.name : group.description) +
-           " of the dumps";
+           groups_.at(pair.second).ForPeople() + " of the dumps";
   }
 
   void Take(const Pair& pair, const char* by) {
@@ -257,11 +246,8 @@ class Matching {
         text += (text.empty() ? "" : ", ") + session_.groups.at(key).name;
       text += " of the session and ";
       std::string other;
-      for (const std::string& key : theirs) {
-        const FlightGroup& group = groups_.at(key);
-        other += (other.empty() ? "" : ", ") +
-                 (group.description.empty() ? "group " + group.name : group.description);
-      }
+      for (const std::string& key : theirs)
+        other += (other.empty() ? "" : ", ") + groups_.at(key).ForPeople();
       result_.unclear.push_back(text + other +
                                 " of the dumps have the same members, and neither names nor calls "
                                 "tell which is which; they are not taken together");

@@ -195,13 +195,10 @@ class Merging {
     for (const GroupMatch& match : found.matches) {
       const SessionGroup& ours = session_->calls.groups.at(match.session);
       FlightGroup group = theirs.at(match.dumps);
-      job_.communicators.push_back(
-          {ours.name, group.description.empty() ? "group " + group.name : group.description,
-           match.by, match.verified});
+      job_.communicators.push_back({ours.name, group.ForPeople(), match.by, match.verified});
       // The program's own name, where there is one, is the one that the session's findings use.
       if (!ours.given.empty()) group.description = ours.given;
-      if (!match.verified)
-        unverified_.insert(group.description.empty() ? "group " + group.name : group.description);
+      if (!match.verified) unverified_.insert(group.ForPeople());
       for (FlightDump& dump : dumps_) Adopt(match.dumps, match.dumps, group, &dump);
       for (FlightDump& dump : session_->calls.dumps)
         Adopt(match.session, match.dumps, group, &dump);
@@ -304,7 +301,8 @@ class Merging {
     return own;
   }
 
-  // Of what RAS says by itself only who is dead or has aborted, in the communicator of all.
+  // Takes from RAS's own verdict only the ranks that are dead or have aborted, in the communicator
+  // of all ranks.
   std::vector<Finding> RasFindings() const {
     std::vector<Finding> found;
     if (ras_.reports.empty()) return found;
@@ -331,8 +329,7 @@ class Merging {
                        [&](int rank) { return IsIn(merged.victim_ranks, rank); });
   }
 
-  // Of the session's culprits, which contradict each other, the ranks of the others tell some
-  // apart.
+  // Takes those of the session's culprits away that `other`, which sees more ranks, does not blame.
   static void Narrow(const Finding& other, Finding* own) {
     if (other.verdict != own->verdict || other.culprit_ranks.empty() ||
         other.culprit_ranks.size() >= own->culprit_ranks.size())

@@ -1,8 +1,8 @@
 // One verdict over a job of which several tools hold parts: a session of gordian some ranks,
 // PyTorch's Flight Recorder others, and of further ones NCCL RAS has counted the calls.
 //
-// Of a rank that two tools hold, the session's records count: they know more. What the other says
-// of it confirms or contradicts them. What only dumps say is suspected at most; where sources
+// Where two tools hold a rank, gordian decides by the session's records, which know more. The other
+// tool confirms or contradicts them. What only dumps say is suspected at most; where sources
 // contradict each other it is possible at most, and a rank that contradictions are about is not
 // blamed.
 //

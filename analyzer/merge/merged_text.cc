@@ -1,20 +1,17 @@
 #include "analyzer/merge/merged_text.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "analyzer/report/text_layout.h"
+#include "common/clock.h"
 
 namespace gordian::merge {
 namespace {
 
 using nlohmann::ordered_json;
-
-constexpr int64_t kSecond = 1'000'000'000;
 
 const char* ForPeople(Tool tool) {
   switch (tool) {
@@ -28,18 +25,7 @@ const char* ForPeople(Tool tool) {
   return "";
 }
 
-// "2026-11-29T02:30:15.123Z"; empty: unknown.
-std::string TimeText(int64_t ns) {
-  if (ns <= 0) return "";
-  const time_t seconds = static_cast<time_t>(ns / kSecond);
-  struct tm parts {};
-  if (gmtime_r(&seconds, &parts) == nullptr) return "";
-  char text[64];
-  const size_t length = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
-  std::snprintf(text + length, sizeof text - length, ".%03dZ",
-                static_cast<int>(ns % kSecond / 1'000'000));
-  return text;
-}
+std::string TimeText(int64_t ns) { return ns > 0 ? FormatUtc(static_cast<uint64_t>(ns)) : ""; }
 
 int64_t Newest(const MergedJob& job) {
   int64_t newest = 0;

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "analyzer/importers/flight_mismatch.h"
+#include "analyzer/merge/nccl_kind.h"
 
 namespace gordian::merge {
 namespace {
@@ -28,12 +28,6 @@ struct Counted {
   bool countable = true;                 // RAS counts all that is called there
 };
 
-bool IsCounted(std::string_view operation) {
-  const std::string_view kind = importers::FlightKind(operation);
-  return kind == "all_reduce" || kind == "all_gather" || kind == "reduce_scatter" ||
-         kind == "broadcast" || kind == "reduce" || kind == "all_reduce_barrier";
-}
-
 std::map<std::string, Counted> CountGroups(const std::vector<FlightDump>& held) {
   std::map<std::string, Counted> groups;
   for (const FlightDump& dump : held) {
@@ -44,17 +38,13 @@ std::map<std::string, Counted> CountGroups(const std::vector<FlightDump>& held) 
     for (const FlightEntry& entry : dump.entries) {
       Counted& counted = groups[entry.group];
       if (entry.p2p) continue;
-      counted.countable = counted.countable && IsCounted(entry.operation);
+      counted.countable = counted.countable && IsOneOfNccl(NcclKind(entry.operation));
       counted.names.emplace(entry.sequence, entry.operation);
       uint64_t& called = counted.called[dump.rank];
       called = std::max(called, static_cast<uint64_t>(std::max<int64_t>(entry.sequence, 0)));
     }
   }
   return groups;
-}
-
-std::string NameOf(const FlightGroup& group) {
-  return group.description.empty() ? "group " + group.name : group.description;
 }
 
 std::string NameOf(const RasCommunicator& comm) {
@@ -76,7 +66,7 @@ class Taking {
     std::erase_if(matches_, [&](const auto& match) {
       if (times[match.second] == 1) return false;
       out_->unclear.push_back(NameOf(*match.first) + " may be " +
-                              NameOf(groups_[match.second].group) +
+                              groups_[match.second].group.ForPeople() +
                               ", and so may another one: it is left out");
       return true;
     });
@@ -104,7 +94,7 @@ class Taking {
       if (called->second == member.Total() || !fit.differs.empty()) continue;
       fit.differs = "rank " + std::to_string(rank) + " has launched " +
                     std::to_string(member.Total()) + " operations there, RAS says, and called " +
-                    std::to_string(called->second) + " on " + NameOf(counted.group);
+                    std::to_string(called->second) + " on " + counted.group.ForPeople();
     }
     return fit;
   }
@@ -144,7 +134,7 @@ class Taking {
 
   void Take(const RasCommunicator& comm, const std::string& key) {
     const FlightGroup& group = groups_[key].group;
-    out_->matched.push_back(NameOf(comm) + " is " + NameOf(group) + ", by size and counts");
+    out_->matched.push_back(NameOf(comm) + " is " + group.ForPeople() + ", by size and counts");
     for (const RasMember& member : comm.members) {
       const int rank = group.ranks[static_cast<size_t>(member.rank)];
       if (!member.process.empty()) processes_[rank].insert(member.process);

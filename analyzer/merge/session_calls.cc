@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "analyzer/exporters/torch_operation_name.h"
 #include "analyzer/model/collective.h"
 
 namespace gordian::merge {
@@ -17,34 +18,6 @@ using importers::FlightEntry;
 using importers::FlightGroup;
 using importers::FlightStatus;
 using model::Call;
-
-// As ProcessGroupNCCL calls what it calls NCCL for.
-const char* FlightName(Call call) {
-  switch (call) {
-    case Call::kAllReduce:
-      return "all_reduce";
-    case Call::kAllGather:
-      return "_all_gather_base";
-    case Call::kReduceScatter:
-      return "_reduce_scatter_base";
-    case Call::kBroadcast:
-      return "broadcast";
-    case Call::kReduce:
-      return "reduce";
-    case Call::kAllToAll:
-      return "all_to_all";
-    case Call::kGather:
-      return "gather";
-    case Call::kScatter:
-      return "scatter";
-    case Call::kSend:
-      return "send";
-    case Call::kRecv:
-      return "recv";
-    default:
-      return "unknown";
-  }
-}
 
 std::string SiteText(const analyzer::CallSite& site) {
   if (site.file.empty()) return site.function;
@@ -99,7 +72,7 @@ class RankCalls {
         const FlightGroup transfers = TransfersOf(group);
         dump_.groups[transfers.Key()] = transfers;
       }
-      // Of a pair that only sends and receives, the numbers are in the entries.
+      // A pair that only sends and receives has its numbers in the entries.
       if (pairs_[g]) continue;
       FlightStatus& status = status_[g];
       status.enqueued = std::max(status.enqueued, groups_[g].called.at(dump_.rank));
@@ -114,7 +87,7 @@ class RankCalls {
     const FlightGroup& group = groups_[g].group;
     FlightEntry entry;
     entry.record = static_cast<int64_t>(dump_.entries.size());
-    entry.operation = FlightName(operation.call);
+    entry.operation = exporters::TorchOperationName(operation.call);
     entry.p2p = operation.IsTransfer();
     entry.completed = operation.progress == Progress::kDone;
     if (!entry.completed)

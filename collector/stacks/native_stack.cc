@@ -96,9 +96,8 @@ class Unwinder {
   }
   static bool SetRegisters(Dwfl_Thread* thread, void* self) {
     const ThreadCopy& copy = *static_cast<Unwinder*>(self)->copy_;
-    const std::vector<Dwarf_Word> values(std::begin(copy.registers), std::end(copy.registers));
     dwfl_thread_state_register_pc(thread, copy.instruction_pointer);
-    return dwfl_thread_state_registers(thread, 0, kRegisters, values.data());
+    return dwfl_thread_state_registers(thread, 0, kRegisters, copy.registers);
   }
   static bool ReadWord(Dwfl*, Dwarf_Addr address, Dwarf_Word* result, void* self_pointer) {
     auto* const self = static_cast<Unwinder*>(self_pointer);

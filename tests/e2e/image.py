@@ -114,7 +114,7 @@ class Image(unittest.TestCase):
             for path in [folder] + [os.path.join(folder, name) for name in files + folders]:
                 info = os.lstat(path)
                 self.assertIn(info.st_uid, (0, USER), path)
-                self.assertFalse(info.st_mode & 0o6000, path)  # nobody becomes another user
+                self.assertFalse(info.st_mode & 0o6000, path)  # no program changes its user
                 if not os.path.islink(path) and (info.st_uid == USER or info.st_mode & 0o022):
                     writable.append((os.path.relpath(path, self.mounted), oct(info.st_mode & 0o7777)))
         self.assertEqual(sorted(set(writable)), [("data", "0o700"), ("tmp", "0o1777")])
