@@ -5,12 +5,17 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <optional>
 #include <set>
+#include <system_error>
+#include <vector>
 
 #include "cli/job/ring_folder.h"
 #include "cli/output.h"
@@ -19,6 +24,18 @@ namespace gordian::cli {
 namespace {
 
 constexpr int kWatchMs = 200;
+
+// Closes the descriptors from `first` to `last`; Linux before 5.9 has no call for it.
+void CloseRange(unsigned int first, unsigned int last) {
+  if (syscall(SYS_close_range, first, last, 0) == 0) return;
+  std::error_code error;
+  std::vector<int> open;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
+    const unsigned long fd = strtoul(entry.path().filename().c_str(), nullptr, 10);
+    if (fd >= first && fd <= last) open.push_back(static_cast<int>(fd));
+  }
+  for (const int fd : open) close(fd);
+}
 
 // Closes every descriptor of the caller but the folders': a pipe or terminal that the guardian held
 // open would keep its reader waiting. The guardian's own pipe becomes descriptor 3.
@@ -40,10 +57,10 @@ void DropFiles(int pipe, const OwnedFolder& rings, const OwnedFolder* session) {
   }
   for (const int kept : all) {
     const auto fd = static_cast<unsigned int>(kept);
-    if (fd > next) close_range(next, fd - 1, 0);
+    if (fd > next) CloseRange(next, fd - 1);
     next = fd + 1;
   }
-  close_range(next, ~0U, 0);
+  CloseRange(next, ~0U);
 }
 
 // Reads lines ("job PID START", "leave") until `run` says "leave" (true) or its end closes (false).

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,8 +16,6 @@
 #include "common/owned_folder.h"
 #include "common/read_file.h"
 #include "replayer/record/extract.h"
-
-extern char** environ;
 
 namespace gordian::replayer {
 namespace {
@@ -66,21 +63,19 @@ class Child {
     std::vector<char*> arguments;
     for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawnattr_init(&attributes);
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, log, 1);
-    posix_spawn_file_actions_adddup2(&actions, log, 2);
-    posix_spawn_file_actions_addfchdir_np(&actions, folder.fd());
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-    posix_spawnattr_setpgroup(&attributes, 0);
-    pid_t pid = -1;
-    const int error =
-        posix_spawnp(&pid, arguments[0], &actions, &attributes, arguments.data(), environ);
-    posix_spawn_file_actions_destroy(&actions);
-    posix_spawnattr_destroy(&attributes);
+    int failure[2];
+    if (pipe2(failure, O_CLOEXEC) != 0) {
+      const int error = errno;
+      close(log);
+      return Status::FromErrno(error, "cannot start " + command[0]);
+    }
+    // Not posix_spawn: it changes into a folder only since glibc 2.29.
+    const pid_t pid = fork();
+    if (pid == 0) Become(arguments.data(), log, folder.fd(), failure[1]);
+    int error = pid < 0 ? errno : 0;
+    close(failure[1]);
+    if (pid > 0 && read(failure[0], &error, sizeof error) > 0) waitpid(pid, nullptr, 0);
+    close(failure[0]);
     close(log);
     if (error != 0) return Status::FromErrno(error, "cannot start " + command[0]);
     return std::unique_ptr<Child>(new Child(pid, logs.path() + "/" + output));
@@ -113,6 +108,18 @@ class Child {
   }
 
  private:
+  // In the child. Writes errno to `failure` where it cannot become the program.
+  [[noreturn]] static void Become(char* const* arguments, int log, int folder, int failure) {
+    const int null = open("/dev/null", O_RDONLY);
+    if (null >= 0 && dup2(null, 0) == 0 && dup2(log, 1) == 1 && dup2(log, 2) == 2 &&
+        fchdir(folder) == 0 && setpgid(0, 0) == 0) {
+      execvp(arguments[0], arguments);
+    }
+    const int error = errno;
+    [[maybe_unused]] const ssize_t written = write(failure, &error, sizeof error);
+    _exit(127);
+  }
+
   Child(pid_t pid, std::string output)
       : pid_(pid), output_(std::move(output)), started_(Clock::now()) {}
   const pid_t pid_;
