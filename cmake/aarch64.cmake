@@ -1,5 +1,5 @@
 # Compiles for AArch64 Linux with Debian's cross compiler, against the packages in GORDIAN_ROOT (made
-# by tests/arm64/sysroot.sh). What the build runs (npm, protoc) is this machine's; what it builds runs on
+# by tests/debian/root.sh). What the build runs (npm, protoc) is this machine's; what it builds runs on
 # the machine of tests/arm64/machine.sh.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)

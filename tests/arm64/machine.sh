@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs a command on an AArch64 machine that qemu emulates: two processors, a Linux of its own, so that
-# ptrace, /proc and the loader are AArch64's. Its root is the folder of sysroot.sh, read-only under
+# ptrace, /proc and the loader are AArch64's. Its root is the folder of tests/debian/root.sh, read-only under
 # memory; the source tree is there by the same path. Prints what the command prints and exits as it
 # does. Needs no root.
 #
