@@ -5,8 +5,8 @@ programs need beside it, but for glibc's.
     packaging/wheel.py BUILD
 
 `pip install` puts the program where Python's own programs are, and LIB/gordian beside it, so gordian finds its parts as
-anywhere else. The wheel's tag names the oldest glibc that all of it runs on. Needs ldd, objdump, patchelf, and dpkg for the
-libraries' copyright files.
+anywhere else. All of it runs on glibc 2.28 (older_glibc.py). Needs readelf, objdump, patchelf, and dpkg for the libraries'
+copyright files; of a build for another processor, its cross compiler.
 """
 import base64
 import fcntl
@@ -21,25 +21,19 @@ import sys
 import tempfile
 import zipfile
 
+import older_glibc
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Every glibc has these; a program that brought its own would not start.
-GLIBC = re.compile(r"(ld-linux-x86-64|libc|libm|libdl|libpthread|librt|libresolv|libutil)\.so\.\d+")
+GLIBC = re.compile(r"(ld-linux-(x86-64|aarch64)|libc|libm|libdl|libpthread|librt|libresolv|libutil)\.so\.\d+")
 SUMMARY = "Finds and proves deadlocks in multi-GPU jobs"
 # Which of the installed files a wheel leaves out: those for compilers, which know no Python's folders.
 LEFT_OUT = re.compile(r"include/|.*/pkgconfig/")
 MODULES = "share/gordian/python/"  # for Python's own folder of modules
 
 
-def container_bundle():
-    spec = importlib.util.spec_from_file_location("bundle", ROOT / "deploy/container/bundle.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.dont_write_bytecode = True
-    spec.loader.exec_module(module)
-    return module
-
-
 def run(*command):
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return subprocess.run([str(word) for word in command], check=True, capture_output=True, text=True).stdout
 
 
 def is_elf(path):
@@ -47,42 +41,94 @@ def is_elf(path):
         return f.read(4) == b"\x7fELF"
 
 
-def glibc_floor(path):
-    """(2, N): the newest version of glibc's symbols that a program or library takes."""
-    found = re.findall(r"\(GLIBC_(\d+)\.(\d+)(?:\.\d+)?\)", run("objdump", "-T", path))
-    return max(((int(major), int(minor)) for major, minor in found), default=(2, 0))
+def needed_by(path):
+    return re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-d", path))
 
 
-def bundle(prefix, library):
-    """Copies what the programs below `prefix` load into LIB/gordian/deps, and makes them look there."""
-    tools = container_bundle()
-    # Jobs take CUDA and NCCL from where they find them: a wheel brings the emulated ones alone.
-    os.environ["LD_LIBRARY_PATH"] = str(library / "emulator")
+class System:
+    """The Debian that a build was linked against: this machine, or a folder of tests/debian/root.sh."""
+
+    def __init__(self, build):
+        cache = (build / "CMakeCache.txt").read_text()
+        folder = re.search(r"(?m)^GORDIAN_ROOT:PATH=(.*)$", cache)
+        self.root = pathlib.Path(folder.group(1)).resolve() if folder else pathlib.Path("/")
+        self.version = re.search(r"(?m)^CMAKE_PROJECT_VERSION:STATIC=(.*)$", cache).group(1)
+        self.objdump = re.search(r"(?m)^CMAKE_OBJDUMP:FILEPATH=(.*)$", cache).group(1)
+        (compiler,) = build.glob("CMakeFiles/*/CMakeCXXCompiler.cmake")
+        self.compiler = [re.search(r'set\(CMAKE_CXX_COMPILER "(.*)"\)', compiler.read_text()).group(1)]
+        self.triplet = run(*self.compiler, "-dumpmachine").strip()
+        if folder:
+            self.compiler.append(f"--sysroot={self.root}")
+
+    @property
+    def processor(self):
+        return self.triplet.split("-")[0]
+
+    def place_of(self, name):
+        for folder in ("lib", "usr/lib"):
+            path = self.root / folder / self.triplet / name
+            if path.exists():
+                return path
+        sys.exit(f"wheel: {name} is not installed below {self.root}")
+
+    def copyright_of(self, library):
+        """(package, its copyright file)"""
+        if self.root == pathlib.Path("/"):
+            spec = importlib.util.spec_from_file_location("bundle", ROOT / "deploy/container/bundle.py")
+            bundle = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(bundle)
+            package = bundle.owner_of(library)
+        else:
+            lines = self.root.with_name(self.root.name + ".packages").read_text().splitlines()
+            wanted = "/" + str(library.relative_to(self.root))
+            package = next((line.split("\t")[0] for line in lines if line.split("\t")[1] == wanted), None)
+        notice = self.root / "usr/share/doc" / (package or "-") / "copyright"
+        if not notice.exists():
+            sys.exit(f"wheel: no copyright file of {library}")
+        return package, notice
+
+    def glibc(self):
+        names = ("libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libresolv.so.2")
+        return older_glibc.versions_of_glibc([self.place_of(name) for name in names], self.objdump)
+
+
+def bundle(prefix, library, system):
+    """Copies what the programs below `prefix` load into LIB/gordian/deps, makes them look there, and makes all of it run on an
+    older glibc."""
     deps = library / "deps"
     notices = deps / "copyright"
     notices.mkdir(parents=True)
-    prefix = prefix.resolve()
-    programs = [path for path in sorted(prefix.rglob("*")) if path.is_file() and not path.is_symlink() and is_elf(path)]
-    for program in programs:
-        needed = [path for path in tools.libraries_of(program) if not GLIBC.fullmatch(path.name)]
-        outside = [path for path in needed if not path.is_relative_to(prefix)]
-        for source in outside:
-            target = deps / source.name
-            if target.exists():
-                continue
-            shutil.copy(source, target)
-            target.chmod(0o644)
-            package = tools.owner_of(source)
-            notice = pathlib.Path("/usr/share/doc") / (package or "-") / "copyright"
-            if not notice.exists():
-                sys.exit(f"wheel: no copyright file of {source}")
-            shutil.copy(notice, notices / package)
-        if outside:
+    own = [path for path in sorted(prefix.rglob("*")) if path.is_file() and not path.is_symlink() and is_elf(path)]
+    # Jobs take CUDA and NCCL from where they find them: a wheel brings the emulated ones alone.
+    inside = {path.name for path in prefix.rglob("*.so*")}
+    brought = {}
+    todo = [name for path in own for name in needed_by(path)]
+    while todo:
+        name = todo.pop()
+        if name in inside or name in brought or GLIBC.fullmatch(name):
+            continue
+        source = system.place_of(name)
+        brought[name] = deps / name
+        shutil.copy(source, deps / name)
+        (deps / name).chmod(0o644)
+        package, notice = system.copyright_of(source)
+        shutil.copy(notice, notices / package)
+        todo += needed_by(source)
+    compat = older_glibc.build_compat(system.compiler, deps)
+    glibc = system.glibc()
+    older_glibc.lower(compat, glibc)
+    for path in own + sorted(brought.values()):
+        newer = older_glibc.needs_newer(path)
+        if newer:
+            run("patchelf", "--add-needed", compat.name, path)
+        if path in own and (newer or any(name in brought for name in needed_by(path))):
             # The demonstration's job and others take the emulated libraries from LD_LIBRARY_PATH alone.
-            own = ["$ORIGIN"] if program.parent.name == "emulator" else []
-            way = "/".join(["$ORIGIN", os.path.relpath(deps, program.parent)])
+            places = ["$ORIGIN"] if path.parent.name == "emulator" else []
+            places.append("/".join(["$ORIGIN", os.path.relpath(deps, path.parent)]))
             # DT_RPATH also serves what these libraries need themselves.
-            subprocess.run(["patchelf", "--force-rpath", "--set-rpath", ":".join(own + [way]), program], check=True)
+            run("patchelf", "--force-rpath", "--set-rpath", ":".join(places), path)
+        if newer:
+            older_glibc.lower(path, glibc)
 
 
 def add(archive, name, content, executable, record):
@@ -102,18 +148,17 @@ def main():
     packages.mkdir(exist_ok=True)
     lock = open(packages / ".lock", "w")
     fcntl.flock(lock, fcntl.LOCK_EX)
-    cache = (build / "CMakeCache.txt").read_text()
-    version = re.search(r"(?m)^CMAKE_PROJECT_VERSION:STATIC=(.*)$", cache).group(1)
+    system = System(build)
+    version = system.version
 
     with tempfile.TemporaryDirectory(prefix="gordian-wheel-") as work:
-        prefix = pathlib.Path(work) / "prefix"
+        prefix = pathlib.Path(work).resolve() / "prefix"
         run("cmake", "--install", build, "--prefix", prefix, "--strip")
         (library,) = [path.parent for path in prefix.rglob("libgordian_interpose.so")]
-        bundle(prefix, library)
+        bundle(prefix, library, system)
         files = [path for path in sorted(prefix.rglob("*")) if path.is_file()]
         files = [path for path in files if not LEFT_OUT.match(str(path.relative_to(prefix)))]
-        floor = max(glibc_floor(path) for path in files if is_elf(path))
-        tag = f"py3-none-manylinux_{floor[0]}_{floor[1]}_x86_64"
+        tag = "py3-none-manylinux_%d_%d_%s" % (*older_glibc.OLDEST, system.processor)
 
         wheel = packages / f"gordian-{version}-{tag}.whl"
         for old in packages.glob("*.whl"):

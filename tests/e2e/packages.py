@@ -14,6 +14,7 @@ import tempfile
 import time
 import unittest
 
+import other_root
 from cli_testing import BUILD, clean_environment
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -21,13 +22,6 @@ NAMES = ["gordian", "gordian-emulator", "libgordian-runtime", "gordian-dev"]
 MOST_INSTALLED_KIB = 40 * 1024
 # What dpkg itself and the loader write when any package comes or goes.
 DPKGS_OWN = re.compile(r"(?:var/lib/dpkg|var/cache/(?:debconf|ldconfig)|var/log|etc/ld\.so\.cache|proc|dev|tmp|run)(?:/|$)")
-
-# Starts a command in a root of its own, with processes and shared memory of its own.
-ENTER = ("mount --make-rprivate / && mount --bind {0} {0} && mount -t proc proc {0}/proc && mount -t tmpfs tmpfs {0}/dev && "
-         "mkdir {0}/dev/shm && touch {0}/dev/null {0}/dev/urandom && mount --bind /dev/null {0}/dev/null && "
-         "mount --bind /dev/urandom {0}/dev/urandom && mount -t tmpfs tmpfs {0}/dev/shm && "
-         "exec chroot {0} /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 \"$@\"")
-
 
 def run(*command, **options):
     return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, **options)
@@ -118,8 +112,7 @@ class Debian:
         shutil.rmtree(self.root, ignore_errors=True)
 
     def run(self, *command, **options):
-        return run("unshare", "--mount", "--pid", "--fork", "--net", "--kill-child", "sh", "-c", ENTER.format(self.root), "sh",
-                   *command, **options)
+        return other_root.run(self.root, *command, **options)
 
     def snapshot(self):
         """All that is in it, but for what is dpkg's own: path, and what tells whether it was touched."""
@@ -212,7 +205,7 @@ class Life(unittest.TestCase):
     def setUpClass(cls):
         Packages.setUpClass()
         cls.files = Packages.files
-        if os.geteuid() != 0 or run("unshare", "--mount", "--pid", "--fork", "--net", "mount", "--make-rprivate", "/").returncode != 0:
+        if os.geteuid() != 0 or not other_root.can_run():
             raise unittest.SkipTest("needs root and mounts of its own")
         if shutil.which("cpio") is None:
             raise unittest.SkipTest("needs cpio")
