@@ -67,10 +67,11 @@ class Search {
     const std::optional<Counts> of_b =
         Numbered(EndOf(wanted, b_there), other, holds->order, other.sequence);
     if (!of_a || !of_b) return {};
-    // Both kept step until the Y before; since then a has called X once more, as it is in it now.
-    if (of_a->now != wanted.sequence || of_b->now != wanted.sequence) return {};
+    // Both kept step until the Y before; since then a has called X more often, as it is in it now.
+    if (of_a->now != wanted.sequence || of_b->now > wanted.sequence) return {};
     if (of_a->before != of_b->before || of_a->before == 0) return {};
-    const uint64_t often = wanted.sequence + 1, less = wanted.sequence;
+    const uint64_t less = of_b->now;
+    const uint64_t often = OftenBefore(EndOf(other, a_there), wanted).value_or(of_a->now + 1);
     std::set<int> as_a, as_b;
     for (const Waiter& witness : Witnesses(other, a)) {
       const int rank = names_.MemberRank(other.comm, witness.part.rank);
@@ -109,6 +110,16 @@ class Search {
       if (names_.MemberRank(comm, r) == rank) return r;
     }
     return -1;
+  }
+
+  // How often the member had called `wanted` before it called `end`; nothing: it has not called
+  // `end`, or not `wanted` before it.
+  std::optional<uint64_t> OftenBefore(const PartRef& end, const PartRef& wanted) const {
+    const MemberSlot* const slot = matcher_.Slot(end);
+    const PartNumbers* const numbers = NumbersOf(wanted);
+    if (slot == nullptr || !slot->Called() || numbers == nullptr) return {};
+    const std::optional<uint64_t> count = CountBefore(*numbers, static_cast<uint32_t>(slot->order));
+    return count && *count > wanted.sequence ? count : std::nullopt;
   }
 
   // The member's process, unless records of it were lost.

@@ -388,6 +388,19 @@ TEST(Jobs, WitnessesSayWhoDeparts) {
                             step(1, true, true);
   ExpectHang(comms, {once_more, once_more, rank(2, false, true), second},
              Deadlock({2, 3}, "host-wait-cycle"));
+  // Three gradients a step, then the loss of all: a rank that takes the loss first has called three
+  // less than the witnesses.
+  const auto batch = [](int pair, bool early) {
+    const Program gradients = {AllReduce(pair), AllReduce(pair), AllReduce(pair)};
+    const Program loss = {AllReduce(0), StreamSync()};
+    return early ? loss + gradients : gradients + loss;
+  };
+  const auto trains = [&](int pair, bool early) {
+    return Program{Init(0), Init(pair)} + batch(pair, false) + batch(pair, false) +
+           batch(pair, early) + batch(pair, false);
+  };
+  ExpectHang(comms, {trains(1, false), trains(1, false), trains(2, false), trains(2, true)},
+             Deadlock({3}, "host-wait-cycle"));
 }
 
 TEST(Jobs, InversionInAGraph) {
