@@ -123,17 +123,37 @@ class FrontEnd:
             name = kwargs.get("group_name")
             if name is None:
                 name = getattr(self.module, "_group_count", 0)
-            uid = hash_of(*self.groups.job(), self.groups.generation, name, ranks)
             host = "gloo" in str(backend).lower() or str(backend).lower() in ("undefined", "none")
-            group = Group(comm, uid, group_rank, group_size, ranks, host)
-            if host:
-                self.shim.init(self.shim.calls["init_process_group"], comm, uid, group_size,
-                               group_rank, 0, 0, self.sites.of_caller(1))
+            group = self.member_of(comm, name, ranks, group_rank, host, kwargs.get("group_desc"))
             if world:
                 self.groups.world = group
-            self.name(group, names.described(kwargs.get("group_desc")))
-            self.local.inside = self.inside() + 1
             return group
+        except Exception:
+            return None
+
+    def member_of(self, comm, name, ranks, rank, host, description):
+        """The group that is about to be made. `ranks`: of the whole job; `rank`: this one's in it."""
+        uid = hash_of(*self.groups.job(), self.groups.generation, name, ranks)
+        group = Group(comm, uid, rank, len(ranks), ranks, host)
+        if host:
+            self.shim.init(self.shim.calls["init_process_group"], comm, uid, group.size, rank, 0, 0,
+                           self.sites.of_caller(1))
+        self.name(group, names.described(description))
+        self.local.inside = self.inside() + 1
+        return group
+
+    def before_split(self, parent, ranks, timeout=None, opts=None, group_name=None, group_desc=None,
+                     *args, **kwargs):
+        """`ranks`: of the parent. DeviceMesh makes the groups of its dimensions so."""
+        try:
+            known = self.groups.by_group.get(parent)
+            if known is None or known.rank not in ranks:
+                return None
+            comm = self.new_group()
+            if comm == 0:
+                return None
+            return self.member_of(comm, group_name, [known.ranks[rank] for rank in ranks],
+                                  list(ranks).index(known.rank), known.host, group_desc)
         except Exception:
             return None
 
@@ -152,7 +172,7 @@ class FrontEnd:
         try:
             self.local.inside = self.inside() - 1
             made = result[0] if isinstance(result, tuple) else result
-            failed = result is FAILED
+            failed = result is FAILED or made is None
             if group.host:
                 self.shim.made(self.shim.calls["init_process_group"], group.comm, group.size,
                                group.rank, int(failed))
@@ -583,6 +603,8 @@ def install(module):
     for cls in filter(None, (group_class, backend_class)):
         for name, (row, describe, waits) in operations.METHODS.items():
             _wrap_method(front, cls, name, *front.method(name, row, describe, waits), seen=True)
+    if hasattr(group_class, "split_group"):  # from PyTorch 2.9 on
+        _wrap_method(front, group_class, "split_group", front.before_split, front.after_helper)
     before, after = front.work()
     _wrap_method(front, work_class, "wait", before, after, seen=True)
     _wrap_method(front, work_class, "is_completed", *front.completed())

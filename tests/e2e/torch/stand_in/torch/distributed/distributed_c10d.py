@@ -61,6 +61,9 @@ class ProcessGroup:
         self.issue()
         return Work()
 
+    def split_group(self, ranks, timeout=None, opts=None, group_name=None, group_desc=None):
+        return ProcessGroup(ranks.index(self.rank), len(ranks), group_name)
+
 
 def _new_process_group_helper(group_size, group_rank, global_ranks_in_group, backend, store, group_name=None,
                               group_desc=None):
@@ -88,6 +91,11 @@ def new_group(name, group_desc=None):
     world = GroupMember.WORLD
     return _new_process_group_helper(world.size, world.rank, list(range(world.size)), "nccl", None, group_name=name,
                                      group_desc=group_desc)
+
+
+def split_group(parent, split_ranks, group_desc=None):
+    mine = next(ranks for ranks in split_ranks if parent.rank in ranks)
+    return parent.split_group(mine, group_name=f"split {mine}", group_desc=group_desc)
 
 
 def all_reduce(tensor, group=None):
