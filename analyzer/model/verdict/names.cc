@@ -244,6 +244,13 @@ Names::Ranks::Ranks(const ExecutionGraph& execution, const Matcher& matcher)
     for (const InitClaim& claim : init.claims)
       by_device.try_emplace({claim.process, claim.device}, claim.rank);
   }
+  // Its groups on the host, which have no device, make a process with a GPU no rank more.
+  for (auto it = by_device.begin(); it != by_device.end();) {
+    const auto next = std::next(it);
+    const bool twice =
+        it->first.second < 0 && next != by_device.end() && next->first.first == it->first.first;
+    it = twice ? by_device.erase(it) : next;
+  }
   std::map<int, std::vector<ProcessId>> claimed;  // by rank
   bool unique = true;
   by_environment = !several;

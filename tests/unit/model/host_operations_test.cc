@@ -28,6 +28,33 @@ class Job {
     for (const CommId comm : {kWorld, kA, kB}) Make(comm);
   }
 
+  // A communicator of all ranks, on their GPUs or in host memory.
+  void Make(CommId comm, bool on_gpus = false) {
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      const int rank = static_cast<int>(r), size = static_cast<int>(ranks_.size());
+      CallRecord begin =
+          Record(rank, RecordKind::kBegin, model::Call::kCommInit, on_gpus ? 0 : kHost);
+      begin.payload = ring::CommInitPayload{.comm = comm,
+                                            .nranks = size,
+                                            .rank = rank,
+                                            .device = on_gpus ? rank : -1,
+                                            .uid = 100 + comm,
+                                            .parent = 0,
+                                            .color = 0};
+      model_.OnRecord(begin);
+    }
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      CallRecord end = Record(static_cast<int>(r), RecordKind::kEnd, model::Call::kCommInit, 0);
+      end.payload = ring::EndPayload{.result = 0,
+                                     .stream = 0,
+                                     .ordinal = 0,
+                                     .comm = comm,
+                                     .nranks = static_cast<int>(ranks_.size()),
+                                     .rank = static_cast<int>(r),
+                                     .device = -1};
+      model_.OnRecord(end);
+    }
+  }
   void Call(int rank, CommId comm, model::Call call, uint64_t sequence, int root_or_peer = -1,
             uint64_t count = 4, uint16_t group = 0) {
     CallRecord record = Record(rank, RecordKind::kPoint, call, kHost);
@@ -133,31 +160,6 @@ class Job {
   };
   static ProcessId Id(int rank) { return static_cast<ProcessId>(rank + 1); }
 
-  void Make(CommId comm) {
-    for (size_t r = 0; r < ranks_.size(); ++r) {
-      const int rank = static_cast<int>(r), size = static_cast<int>(ranks_.size());
-      CallRecord begin = Record(rank, RecordKind::kBegin, model::Call::kCommInit, kHost);
-      begin.payload = ring::CommInitPayload{.comm = comm,
-                                            .nranks = size,
-                                            .rank = rank,
-                                            .device = -1,
-                                            .uid = 100 + comm,
-                                            .parent = 0,
-                                            .color = 0};
-      model_.OnRecord(begin);
-    }
-    for (size_t r = 0; r < ranks_.size(); ++r) {
-      CallRecord end = Record(static_cast<int>(r), RecordKind::kEnd, model::Call::kCommInit, 0);
-      end.payload = ring::EndPayload{.result = 0,
-                                     .stream = 0,
-                                     .ordinal = 0,
-                                     .comm = comm,
-                                     .nranks = static_cast<int>(ranks_.size()),
-                                     .rank = static_cast<int>(r),
-                                     .device = -1};
-      model_.OnRecord(end);
-    }
-  }
   void Enter(int rank, const ring::HostWaitPayload& wait) {
     CallRecord record = Record(rank, RecordKind::kBegin, model::Call::kHostWait, 0);
     record.payload = wait;
@@ -211,6 +213,13 @@ TEST(HostOperations, TwoGroupsInOppositeOrder) {
   twin.Do(0, kA, Call::kAllReduce, 0);
   twin.Do(1, kA, Call::kAllReduce, 0);
   EXPECT_TRUE(Silent(twin.Rounds()));
+}
+
+TEST(HostOperations, AGroupBesideOneOfGpusIsNoFurtherRank) {
+  Job job(2);
+  job.Make(9, true);
+  EXPECT_EQ(job.Rounds().main.evidence.ranks_seen, 2);
+  EXPECT_EQ(job.Rounds().main.evidence.ranks_expected, 2);
 }
 
 TEST(HostOperations, OneThatNoThreadWaitsForHoldsNothingUp) {
