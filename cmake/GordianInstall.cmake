@@ -12,10 +12,13 @@ include(GNUInstallDirs)
 set(GORDIAN_INSTALLED_LIB "${CMAKE_INSTALL_LIBDIR}/gordian")
 set(GORDIAN_REFERENCE "${CMAKE_BINARY_DIR}/reference")  # laid out as below the prefix
 
-# Man pages, completions and the example of gordian.toml, which the built gordian writes.
+# Man pages, completions and the example of gordian.toml, which the built gordian writes. A build for another
+# processor names one that runs here.
+set(GORDIAN_NATIVE "$<TARGET_FILE:gordian>" CACHE STRING "The gordian that writes the man pages")
+mark_as_advanced(GORDIAN_NATIVE)
 function(gordian_reference)
   set(commands COMMAND "${CMAKE_COMMAND}" -E rm -rf "${GORDIAN_REFERENCE}"
-    COMMAND gordian man --to "${GORDIAN_REFERENCE}/man/man1"
+    COMMAND "${GORDIAN_NATIVE}" man --to "${GORDIAN_REFERENCE}/man/man1"
     COMMAND sh -c "gzip -9n '${GORDIAN_REFERENCE}/man/man1/'*.1")
   foreach(file IN ITEMS "completion bash:bash-completion/completions/gordian"
       "completion zsh:zsh/vendor-completions/_gordian" "completion fish:fish/vendor_completions.d/gordian.fish"
@@ -25,7 +28,7 @@ function(gordian_reference)
     list(GET file 1 path)
     cmake_path(GET path PARENT_PATH folder)
     list(APPEND commands COMMAND "${CMAKE_COMMAND}" -E make_directory "${GORDIAN_REFERENCE}/${folder}"
-      COMMAND sh -c "'$<TARGET_FILE:gordian>' ${verb} > '${GORDIAN_REFERENCE}/${path}'")
+      COMMAND sh -c "'${GORDIAN_NATIVE}' ${verb} > '${GORDIAN_REFERENCE}/${path}'")
   endforeach()
   add_custom_command(OUTPUT "${CMAKE_BINARY_DIR}/reference.stamp" ${commands}
     COMMAND "${CMAKE_COMMAND}" -E touch "${CMAKE_BINARY_DIR}/reference.stamp" DEPENDS gordian VERBATIM)
