@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch jobs as people write them; with --hang each has one mistake and never ends.
 
-  python3 -m torch.distributed.run --standalone --nproc-per-node 2 jobs.py fsdp|pipeline|graph|compile [--hang]
-      [--digest FOLDER] [--steps 8]
+  python3 -m torch.distributed.run --standalone --nproc-per-node 2 jobs.py JOB [--hang] [--digest FOLDER] [--steps 8]
 
 fsdp      parameters sharded by fully_shard, and a metric that is reduced in a group of its own. The mistake:
           the last rank reduces the metric and waits for it before the step, the others after it.
@@ -13,10 +12,16 @@ graph     two groups' all-reduces captured in a CUDA graph and replayed. The mis
 compile   a module compiled by torch.compile under DDP, and two more groups. The mistake: the last rank takes
           their all-reduces the other way round.
 
+mesh_tp, mesh_pp, mesh_dp
+          of four or eight ranks: tensor, pipeline and data parallelism, with four ranks the named one and one
+          more. The mistake: the last rank averages the loss over all ranks before its communication in the
+          named dimension, the others after it.
+
 Every rank writes FOLDER/digest.RANK: what its results are, bit for bit. Rank 0 prints `done`.
 """
 
 import argparse
+import functools
 import hashlib
 import os
 import time
@@ -144,7 +149,85 @@ def compile_(args, device, last):
     return list(module.parameters()) + [loss]
 
 
-JOBS = {"fsdp": fsdp, "pipeline": pipeline, "graph": graph, "compile": compile_}
+class SumOver(torch.autograd.Function):
+    """The output of a layer whose columns are split over a group: each rank has a summand."""
+
+    @staticmethod
+    def forward(context, summand, group):
+        total = summand.clone()
+        dist.all_reduce(total, group=group)
+        return total
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient, None
+
+
+def mesh(args, device, last, named, beside):
+    from torch.distributed.device_mesh import init_device_mesh
+
+    world = dist.get_world_size()
+    if world not in (4, 8):
+        raise SystemExit(f"{args.job} needs 4 or 8 ranks, not {world}")
+    names = [name for name in ("dp", "pp", "tp") if world == 8 or name in (named, beside)]
+    dimensions = init_device_mesh("cuda", (2,) * len(names), mesh_dim_names=tuple(names))
+    groups = {name: dimensions.get_group(name) for name in names}
+    stage, other = 0, None
+    if "pp" in groups:
+        stage = dist.get_rank(groups["pp"])
+        other = dist.get_global_rank(groups["pp"], 1 - stage)
+    first, second = nn.Linear(64, 32).to(device), nn.Linear(32, 64, bias=False).to(device)
+    parameters = [*first.parameters(), *second.parameters()]
+    optimizer = torch.optim.SGD(parameters, lr=1e-2)
+
+    def average(loss):
+        dist.all_reduce(loss)
+        return loss.item()
+
+    def layers(batch):
+        summand = second(torch.relu(first(batch)))
+        return SumOver.apply(summand, groups["tp"]) if "tp" in groups else summand
+
+    averaged, loss = 0.0, torch.zeros(1, device=device)
+    for step in range(args.steps):
+        early = named if args.hang and last and step == args.steps - 2 else None
+        optimizer.zero_grad()
+        if early == "tp":
+            averaged = average(loss)
+        batch = torch.full((8, 64), 0.1 * (step + 1), device=device)
+        if "pp" in groups and stage == 1:
+            if early == "pp":
+                averaged = average(loss)
+            dist.recv(batch, src=other, group=groups["pp"])
+            batch.requires_grad_(True)
+        output = layers(batch)
+        if "pp" in groups and stage == 0:
+            dist.send(output.detach(), dst=other, group=groups["pp"])
+            gradient = torch.empty_like(output)
+            dist.recv(gradient, src=other, group=groups["pp"])
+            output.backward(gradient)
+            loss = torch.zeros(1, device=device)
+        else:
+            error = output.square().mean()
+            error.backward()
+            loss = error.detach().reshape(1)
+            if "pp" in groups:
+                dist.send(batch.grad, dst=other, group=groups["pp"])
+        if early == "dp":
+            averaged = average(loss)
+        if "dp" in groups:
+            for parameter in parameters:
+                dist.all_reduce(parameter.grad, group=groups["dp"])
+        optimizer.step()
+        if early is None:
+            averaged = average(loss)
+    return [*parameters, torch.tensor(averaged)]
+
+
+JOBS = {"fsdp": fsdp, "pipeline": pipeline, "graph": graph, "compile": compile_,
+        "mesh_tp": functools.partial(mesh, named="tp", beside="pp"),
+        "mesh_pp": functools.partial(mesh, named="pp", beside="dp"),
+        "mesh_dp": functools.partial(mesh, named="dp", beside="tp")}
 
 
 def main():

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """jobs.py with gordian and without, on GPUs: every job alone, watched, and with its mistake.
 
-  run_jobs.py GORDIAN OUTPUT_FOLDER [--ranks 2] [--jobs fsdp,pipeline,graph,compile]
+  run_jobs.py GORDIAN OUTPUT_FOLDER [--ranks 2] [--jobs fsdp,pipeline,graph,compile|mesh_tp,mesh_pp,mesh_dp]
 
 Alone and watched must give the same bits, and the watched one no finding and no lost record; the one with
 the mistake must be ended by gordian with the right verdict. What was printed and verdict.json of each run
@@ -18,14 +18,18 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ALL, LAST, EITHER = "all", "last", "either"
-# What a mistake must be called, how surely, and whose it is. In a pipeline of pairs every pair has it.
+LAST, EITHER, PAIR = "last", "either", "pair"
+# What a mistake must be called, how surely, and whose it is. In a pipeline of pairs every pair has it, and
+# one of them comes first.
 EXPECTED = {
     # Its autograd threads have called NCCL too, and sleep: that they do not call is assumed.
     "fsdp": (["deadlock"], "suspected", EITHER),
-    "pipeline": (["deadlock"], "confirmed", EITHER),
+    "pipeline": (["deadlock"], "confirmed", PAIR),
     "graph": (["rank_not_joined", "host_blocked"], "suspected", LAST),
     "compile": (["deadlock"], "confirmed", EITHER),
+    "mesh_tp": (["deadlock"], "confirmed", LAST),
+    "mesh_pp": (["deadlock"], "confirmed", LAST),
+    "mesh_dp": (["deadlock"], "confirmed", LAST),
 }
 
 
@@ -84,7 +88,8 @@ def one_job(args, job):
                                            ["--on-verdict", "kill-suspected", "--suspect-after", "5"], 120)
     culprits = sorted(verdict["culprit_ranks"])
     last = [args.ranks - 1]
-    accepted = {LAST: [last], EITHER: [list(range(args.ranks)), last]}[whose]
+    accepted = {LAST: [last], EITHER: [list(range(args.ranks)), last],
+                PAIR: [[first, first + 1] for first in range(0, args.ranks, 2)]}[whose]
     if code != 137 or done:
         wrong.append(f"hung: ended with {code}")
     if verdict["verdict"] not in kinds or verdict["confidence"] != confidence:
