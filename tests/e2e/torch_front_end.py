@@ -236,6 +236,7 @@ class OverNccl(Run):
         self.assertIn(f"at nccl_job.py:{self.line_at('rank 1')} opposite() in torch's backward", text)
         self.assertIn("AllReduce #1 on tp", text)  # as its description says
         self.assertIn("AllReduce #1 on dp", text)  # as the mesh calls its dimension
+        self.assertIn(f"communicator: tp {{0,1}}, made at nccl_job.py:{self.line_at('split')} opposite() in torch's split_group", text)
         self.passed = True
 
     def test_calls_are_named_by_those_of_pytorch_twin(self):

@@ -605,6 +605,8 @@ def install(module):
             _wrap_method(front, cls, name, *front.method(name, row, describe, waits), seen=True)
     if hasattr(group_class, "split_group"):  # from PyTorch 2.9 on
         _wrap_method(front, group_class, "split_group", front.before_split, front.after_helper)
+        _wrap_method(front, group_class, "split_group", front.line_around("split_group"), None,
+                     seen=True)
     before, after = front.work()
     _wrap_method(front, work_class, "wait", before, after, seen=True)
     _wrap_method(front, work_class, "is_completed", *front.completed())
@@ -623,6 +625,8 @@ def install(module):
     _wrap_function(front, meeting, "_create_c10d_store", front.before_meeting, front.after_meeting)
     _wrap_function(front, module, "_new_process_group_helper", front.before_helper,
                    front.after_helper)
+    # Communicators that are made before the first operation.
+    _wrap_function(front, module, "_new_process_group_helper", front.line_around(""), None, seen=True)
     _wrap_function(front, module, "_store_based_barrier", front.before_barrier,
                    front.after_barrier)
     _wrap_function(front, module, "destroy_process_group", front.before_destroy, None)

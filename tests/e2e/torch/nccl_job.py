@@ -11,7 +11,7 @@ def opposite(twin):
     """Two groups of all ranks; rank 0 reduces its gradients, in the backward pass, after its activations, rank 1
     before."""
     gradients = DeviceMesh("cuda", [0, 1], mesh_dim_names=("dp",)).get_group(0)
-    activations = dist.split_group(dist.GroupMember.WORLD, [[1, 0]], group_desc="mesh_tp")
+    activations = dist.split_group(dist.GroupMember.WORLD, [[1, 0]], group_desc="mesh_tp")  # here: split
     for group in (gradients, activations):
         dist.all_reduce(None, group=group)
     dist.synchronize()

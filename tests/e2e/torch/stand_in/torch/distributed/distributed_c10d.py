@@ -62,7 +62,9 @@ class ProcessGroup:
         return Work()
 
     def split_group(self, ranks, timeout=None, opts=None, group_name=None, group_desc=None):
-        return ProcessGroup(ranks.index(self.rank), len(ranks), group_name)
+        group = ProcessGroup(ranks.index(self.rank), len(ranks), group_name)
+        group.communicator()
+        return group
 
 
 def _new_process_group_helper(group_size, group_rank, global_ranks_in_group, backend, store, group_name=None,
