@@ -239,6 +239,17 @@ class OverNccl(Run):
         self.assertIn(f"communicator: tp {{0,1}}, made at nccl_job.py:{self.line_at('split')} opposite() in torch's split_group", text)
         self.passed = True
 
+    def test_calls_of_a_thread_of_pytorch_are_named_by_the_backward_pass(self):
+        verdict, text, _ = self.watch_job("engine")
+        self.assertEqual(verdict["verdict"], "deadlock", text)
+        self.assertIn(f"at nccl_job.py:{self.line_at('rank 1')} opposite() in torch's backward", text)
+        self.passed = True
+
+    def test_calls_of_a_thread_of_pytorch_are_named_by_the_backward_pass_twin(self):
+        verdict, text, code = self.watch_job("engine", "--twin")
+        self.assertEqual((verdict["verdict"], code), ("finished", 0), text)
+        self.passed = True
+
     def test_calls_are_named_by_those_of_pytorch_twin(self):
         verdict, text, code = self.watch_job("opposite", "--twin")
         self.assertEqual((verdict["verdict"], code), ("finished", 0), text)

@@ -17,7 +17,7 @@ from gordian_torch import names, operations
 from gordian_torch.operations import is_short
 from gordian_torch.groups import Group, Groups, hash_of
 from gordian_torch.shim import FAILED, RUNS_OTHERS, Shim
-from gordian_torch.sites import Sites
+from gordian_torch.sites import TEXT_SITE, Sites
 
 
 class _Held(weakref.ref):
@@ -43,6 +43,7 @@ class FrontEnd:
         self.keys = set()  # that the analyzer can name
         self.works = {}  # id of a Work -> _Held
         self.local = threading.local()  # .inside: in a call that makes a group
+        self.backwards = []  # lines of the job whose backward passes run
         self.seen = frozenset()  # methods whose calls on gloo's groups the shim sees in C++
         self.layout = None  # of tensors, once it is measured; False: not known
         self.whole = False  # PyTorch has been imported, and what is not torch.distributed's is wrapped
@@ -74,6 +75,7 @@ class FrontEnd:
         self.works.clear()
         self.keys.clear()
         self.local = threading.local()
+        self.backwards = []
 
     # The ranks meet before there is a group.
 
@@ -302,14 +304,14 @@ class FrontEnd:
             try:
                 group = groups.by_group.get(pg)
                 if group is None:
-                    return line_within(get_frame(1))
+                    return line_within(get_frame(1)) or self.line_behind()
                 if not group.named:
                     self.name(group, names.of_group(pg))
                     group.named = True
                 if not group.host:
-                    return group.upper | line_within(get_frame(1))
+                    return group.upper | (line_within(get_frame(1)) or self.line_behind())
                 if seen and group.bound:
-                    return line_of(get_frame(1))
+                    return line_of(get_frame(1)) or self.line_behind()
                 described = describe(args, kwargs)
                 if described is None:
                     return _UNFOLLOWED
@@ -317,7 +319,8 @@ class FrontEnd:
                 comm = group.comm
                 peer = root & _WORD if part else 0
                 frame = get_frame(1)
-                site = self.sites.of_frame(frame)
+                line = line_of(frame) or self.line_behind()
+                site = TEXT_SITE | line if line else 0
                 number = record(call, comm, root, count, types, tag, site)
                 if waits:
                     record_wait(wait_call, comm, number, 0, 0, site)
@@ -371,6 +374,26 @@ class FrontEnd:
 
         return before
 
+    def line_behind(self):
+        """Of an operation that no code of the job is around, as in a thread of autograd, which runs
+        FSDP's hooks: the backward pass that runs, if it is one."""
+        lines = set(self.backwards)
+        return lines.pop() if len(lines) == 1 else 0
+
+    def before_backward(self, *args, **kwargs):
+        try:
+            line = self.sites.within("backward").line_of(sys._getframe(1))
+            self.backwards.append(line)
+            return (line,)
+        except Exception:
+            return None
+
+    def after_backward(self, token, result):
+        try:
+            self.backwards.remove(token[0])
+        except Exception:
+            pass
+
     def after_mesh(self, mesh, result):
         """Dimensions name their groups. That of all ranks may serve several, and others."""
         try:
@@ -392,6 +415,7 @@ class FrontEnd:
             autograd = sys.modules.get("torch.autograd")
             for name in ("backward", "grad"):
                 _wrap_function(self, autograd, name, self.line_around("backward"), None, seen=True)
+                _wrap_function(self, autograd, name, self.before_backward, self.after_backward)
             mesh = getattr(sys.modules.get("torch.distributed.device_mesh"), "DeviceMesh", None)
             if mesh is not None:
                 _wrap_method(self, mesh, "__init__", lambda mesh, *args, **kwargs: mesh, self.after_mesh)

@@ -4,7 +4,7 @@ import itertools
 import os
 import sys
 
-_TEXT_SITE = 1 << 63  # kTextSite of proto/ring/record.h
+TEXT_SITE = 1 << 63  # kTextSite of proto/ring/record.h
 _WRITTEN = ("<frozen", "<eval_with_key>")
 _INDUCTOR = "torchinductor_"  # in the folder of the code that Inductor writes
 _FOR_JOBS = ("/gordian/torch/plan.py", "/gordian/torch/measure.py")  # stand between a job and PyTorch
@@ -41,7 +41,7 @@ class Sites:
 
     def of_frame(self, frame):
         line = self.line_of(frame)
-        return _TEXT_SITE | line if line else 0
+        return TEXT_SITE | line if line else 0
 
     def line_of(self, frame):
         """The number without what marks it as one of a text; 0: none."""
@@ -72,5 +72,5 @@ class Sites:
         code = frame.f_code
         name = getattr(code, "co_qualname", code.co_name)
         text = f"{code.co_filename}\n{frame.f_lineno or 0}\n{name}\n{self._within}".encode("utf-8", "replace")
-        self._shim.text(self._row, _TEXT_SITE | number, text, len(text))
+        self._shim.text(self._row, TEXT_SITE | number, text, len(text))
         return number

@@ -1,5 +1,6 @@
 """Jobs over NCCL, for the PyTorch of stand_in/: nccl_job.py KIND [--twin]."""
 
+import functools
 import sys
 
 import torch
@@ -7,7 +8,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
 
-def opposite(twin):
+def opposite(twin, engine=False):
     """Two groups of all ranks; rank 0 reduces its gradients, in the backward pass, after its activations, rank 1
     before."""
     gradients = DeviceMesh("cuda", [0, 1], mesh_dim_names=("dp",)).get_group(0)
@@ -15,13 +16,21 @@ def opposite(twin):
     for group in (gradients, activations):
         dist.all_reduce(None, group=group)
     dist.synchronize()
-    torch.autograd.hooks.append(gradients.issue)
+    if engine:
+        torch.autograd.engine_hooks.append(functools.partial(dist.all_reduce, None, group=gradients))
+    else:
+        torch.autograd.hooks.append(gradients.issue)
     if gradients.rank == 0 or twin:
         dist.all_reduce(None, group=activations)  # here: rank 0
         torch.autograd.backward()
     else:
         torch.autograd.backward()  # here: rank 1
         dist.all_reduce(None, group=activations)
+
+
+def engine(twin):
+    """The same, by a hook that a thread of PyTorch runs, with no code of the job around it."""
+    opposite(twin, engine=True)
 
 
 def join(twin):
@@ -36,7 +45,7 @@ def join(twin):
 
 def main():
     dist.init_process_group("nccl")
-    {"opposite": opposite, "join": join}[sys.argv[1]]("--twin" in sys.argv)
+    {"opposite": opposite, "engine": engine, "join": join}[sys.argv[1]]("--twin" in sys.argv)
     dist.synchronize()
     print("done", flush=True)
 

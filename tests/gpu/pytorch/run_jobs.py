@@ -22,8 +22,7 @@ LAST, EITHER, PAIR = "last", "either", "pair"
 # What a mistake must be called, how surely, and whose it is. In a pipeline of pairs every pair has it, and
 # one of them comes first.
 EXPECTED = {
-    # Its autograd threads have called NCCL too, and sleep: that they do not call is assumed.
-    "fsdp": (["deadlock"], "suspected", EITHER),
+    "fsdp": (["deadlock"], "confirmed", EITHER),
     "pipeline": (["deadlock"], "confirmed", PAIR),
     "graph": (["rank_not_joined", "host_blocked"], "suspected", LAST),
     "compile": (["deadlock"], "confirmed", EITHER),
