@@ -1,8 +1,8 @@
-// What programs built against glibc 2.36 take from glibc that glibc 2.28 has not. older_glibc.py makes the
-// wheel's programs and libraries take it from here.
+// The functions of glibc 2.36 that gordian's programs and the libraries of its wheel call, and that glibc
+// 2.28 lacks. older_glibc.py makes them take these from here.
 //
-// The symbols have a version of their own: a job that loads one of the wheel's libraries goes on taking its
-// own from its glibc.
+// The symbols have a version of their own, so a job that loads one of the wheel's libraries still takes its
+// own functions from its glibc.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -24,8 +24,8 @@
 #define OLDEST "GLIBC_2.2.5"
 #endif
 
-// 2.33. Until then programs brought these themselves, as calls of __xstat. The kernel's struct is glibc's on
-// both processors.
+// Since 2.33. Before, each program had a copy of these, which called __xstat. The kernel fills in glibc's
+// struct on both processors.
 int fstatat(int folder, const char* restrict path, struct stat* restrict out, int flags) {
   return (int)syscall(SYS_newfstatat, folder, path, out, flags);
 }
@@ -44,13 +44,13 @@ int stat64(const char* restrict, struct stat64* restrict) __attribute__((alias("
 int lstat64(const char* restrict, struct stat64* restrict) __attribute__((alias("lstat")));
 int fstat64(int, struct stat64*) __attribute__((alias("fstat")));
 
-// 2.30.
+// Since 2.30.
 pid_t gettid(void) { return (pid_t)syscall(SYS_gettid); }
 
-// 2.32. libstdc++ asks whether it may count references without atomic operations: never, here.
+// Since 2.32. libstdc++ counts references without atomic operations where this is 1.
 char __libc_single_threaded = 0;
 
-// 2.36.
+// Since 2.36.
 uint32_t arc4random(void) {
   uint32_t number;
   while (getrandom(&number, sizeof number, 0) != sizeof number) {
@@ -59,8 +59,8 @@ uint32_t arc4random(void) {
   return number;
 }
 
-// 2.30. Waits by the clock of the condition, CLOCK_REALTIME, for what is left by the other clock. Who sets
-// the time meanwhile makes it return early or late; libstdc++ looks at its own clock again.
+// Since 2.30. Waits by CLOCK_REALTIME, the clock of such a condition, for the time that is left by `clock`.
+// If someone sets the time meanwhile, it returns early or late; libstdc++ then looks at `clock` again.
 int pthread_cond_clockwait(pthread_cond_t* restrict cond, pthread_mutex_t* restrict mutex, clockid_t clock,
                            const struct timespec* restrict deadline) {
   struct timespec now, until;
@@ -74,7 +74,7 @@ int pthread_cond_clockwait(pthread_cond_t* restrict cond, pthread_mutex_t* restr
   return pthread_cond_timedwait(cond, mutex, &until);
 }
 
-// 2.35. The unwinder of exceptions asks for the object that an address lies in.
+// Since 2.35. The unwinder of exceptions looks up the object that holds an address.
 struct Asked {
   uintptr_t pc;
   struct dl_find_object* found;
@@ -107,8 +107,8 @@ int _dl_find_object(void* pc, struct dl_find_object* found) {
   return dl_iterate_phdr(FindIn, &asked) == 1 ? 0 : -1;
 }
 
-// 2.34. Since then glibc runs the constructors of a program; before, the program's own start code did, which
-// a program built today has not.
+// Changed in 2.34: since then glibc runs the constructors of a program. Before, the program's own start code
+// ran them, and a program that is linked today has no such code.
 typedef int Main(int, char**, char**);
 typedef void Constructor(int, char**, char**);
 int OldStart(Main*, int, char**, Constructor*, void (*)(void), void (*)(void), void*);
