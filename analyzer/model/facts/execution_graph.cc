@@ -38,7 +38,9 @@ void NoteAwake(const ProcessState& now, uint64_t now_ns, Process* process) {
     }
     if (old == nullptr) at = begun;  // a new one; that counts as awake
     const bool runs = state.os_state == OsState::kRunning;
-    if (runs || (old != nullptr && old->cpu_ticks != state.cpu_ticks))
+    // A new thread has been started, and one that reads a file may be loading a program.
+    if (runs || state.os_state == OsState::kDisk || old == nullptr ||
+        old->cpu_ticks != state.cpu_ticks)
       process->last_busy_ns = now_ns;
     // A short nap in a loop shows in the switches alone.
     const bool slept = !runs && old != nullptr && old->cpu_ticks == state.cpu_ticks &&

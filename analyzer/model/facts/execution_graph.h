@@ -353,7 +353,8 @@ struct Process {
   std::set<LaunchId> perhaps_refused;  // by what the state block of the last round said
   bool signals_counted = false;        // the state block of this round accounts for them
   uint64_t stopped_since_ns = 0;
-  uint64_t last_busy_ns = 0;  // a thread that may call was seen to use a processor
+  // A thread that may call was seen to use a processor or to wait for a disk, or was new.
+  uint64_t last_busy_ns = 0;
   // By thread id: when each that may call was last seen to run, or to have run since the round
   // before.
   boost::container::flat_map<uint32_t, uint64_t> awake_ns;

@@ -438,6 +438,17 @@ TEST(UnseenRanks, AMemberWhoseCallsAreOutOfSightIsNotSeen) {
       << evidence.not_visible.back();
 }
 
+// A launcher takes its time to start the ranks.
+TEST(StandsStill, FromWhenARankIsThereOn) {
+  Job job;
+  job.Rounds(70);
+  for (ProcessId id : {1u, 2u}) job.Start(id, static_cast<int>(id) - 1);
+  job.Rounds(30);
+  EXPECT_NE(job.Main().check, "no-progress") << job.Main().summary;
+  job.Rounds(40);
+  EXPECT_EQ(job.Main().check, "no-progress") << job.Main().summary;
+}
+
 TEST(StandsStill, BeforeTheFirstCallOfNcclToo) {
   Job job;
   for (ProcessId id : {1u, 2u}) job.Start(id, static_cast<int>(id) - 1);
