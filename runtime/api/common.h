@@ -23,6 +23,12 @@ inline bool ReadConfig(const grtConfig_t* given, const grtConfig_t& defaults, gr
   return true;
 }
 
+// Of this thread's last call that failed without a communicator; empty: there is no more to say.
+std::string& LastErrorText();
+
+// Copies a text and its end, cut to `bytes`. The body of grtCommErrorText.
+grtResult_t CopyText(const std::string& from, char* text, size_t bytes);
+
 // The name of the shared memory of a communicator.
 std::string NameOf(const grtUniqueId& id);
 

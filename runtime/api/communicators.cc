@@ -1,7 +1,12 @@
 // Communicators and ports of the C API.
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 
 #include "runtime/api/handles.h"
+#include "runtime/cpu/across/bridge.h"
 #include "runtime/cpu/engine.h"
 #include "runtime/cpu/futex.h"
 #include "runtime/cpu/streams/stream_driver.h"
@@ -32,6 +37,26 @@ grtResult_t Exchange(grtComm_t comm, const void* in, void* out, size_t words, in
   return grtTimeout;
 }
 
+// GRT_NODE, or the host's name.
+std::string NodeName() {
+  const char* given = std::getenv("GRT_NODE");
+  if (given != nullptr && *given != '\0') return given;
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  return host;
+}
+
+// Equal on all members, and as hard to guess as the id.
+uint64_t KeyOf(const grtUniqueId& id) {
+  uint64_t key = 0;
+  for (size_t i = 0; i < sizeof id.internal; i += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    std::memcpy(&word, id.internal + i, sizeof word);
+    key = internal::Mix(key ^ word);
+  }
+  return key;
+}
+
 }  // namespace
 }  // namespace gordian::runtime
 
@@ -48,8 +73,14 @@ grtResult_t grtCommInitRankConfig(grtComm_t* comm, int nranks, grtUniqueId id, i
     if (!ReadConfig(given, GRT_CONFIG_INITIALIZER, &config)) return grtInvalidArgument;
     if (config.device < 0) config.device = TheDriver().CurrentDevice();
     auto made = std::make_unique<grtCommOpaque>();
-    const grtResult_t result = Comm::Create(NameOf(id), static_cast<uint32_t>(nranks),
-                                            static_cast<uint32_t>(rank), config, &made->comm);
+    net::Meeting meeting;
+    const bool meets =
+        net::ReadMeeting(reinterpret_cast<const unsigned char*>(id.internal), &meeting);
+    const Across across = {KeyOf(id), NodeName(), &meeting, {}};
+    LastErrorText().clear();
+    const grtResult_t result =
+        Comm::Create(NameOf(id), static_cast<uint32_t>(nranks), static_cast<uint32_t>(rank), config,
+                     meets ? &across : nullptr, &made->comm, &LastErrorText());
     if (result == grtSuccess) *comm = made.release();
     return result;
   });
@@ -82,9 +113,20 @@ grtResult_t grtCommSplit(grtComm_t comm, int color, int key, grtComm_t* out,
     if (color >= 0) {
       uint32_t rank = 0;
       while (members[rank].second != parent->rank()) ++rank;
-      result =
-          Comm::Create(parent->name() + "-s" + std::to_string(child) + "." + std::to_string(color),
-                       static_cast<uint32_t>(members.size()), rank, config, &made->comm);
+      Across across;
+      if (Bridge* const bridge = parent->bridge()) {
+        if (!bridge->AwaitPlaces(deadline_ns)) return grtTimeout;
+        const std::vector<net::Place> places = bridge->Places();
+        across.key = internal::Mix(
+            bridge->key() ^ internal::Mix(uint64_t{child} << 32 | static_cast<uint32_t>(color)));
+        across.node = parent->node();
+        for (const auto& [unused, r] : members) across.places.push_back(places[r]);
+      }
+      LastErrorText().clear();
+      result = Comm::Create(
+          parent->name() + "-s" + std::to_string(child) + "." + std::to_string(color),
+          static_cast<uint32_t>(members.size()), rank, config,
+          parent->bridge() != nullptr ? &across : nullptr, &made->comm, &LastErrorText());
     }
     // Each member sends its result to all others: they would wait for one that could not join.
     const auto created = static_cast<int32_t>(result);
@@ -119,10 +161,21 @@ grtResult_t grtCommGetAsyncError(grtComm_t comm, grtResult_t* error) {
   return grtSuccess;
 }
 
+grtResult_t grtCommErrorText(grtComm_t comm, char* text, size_t bytes) {
+  return Guarded([&] {
+    if (comm == nullptr) return CopyText(LastErrorText(), text, bytes);
+    const grtResult_t error = comm->comm->error();
+    std::string why = error == grtSuccess ? "" : comm->comm->ErrorText();
+    if (error != grtSuccess && why.empty()) why = grtGetErrorString(error);
+    return CopyText(why, text, bytes);
+  });
+}
+
 grtResult_t grtCommAbort(grtComm_t comm) {
   if (comm == nullptr) return grtInvalidArgument;
   comm->comm->set_abandoned();
   comm->comm->Fail(grtAborted);
+  comm->comm->Leave();
   delete comm;
   return grtSuccess;
 }
@@ -135,6 +188,7 @@ grtResult_t grtCommDestroy(grtComm_t comm, uint64_t timeout_ns) {
     for (const std::shared_ptr<Task>& task : engine->UnfinishedOf(*comm->comm)) {
       if (!Engine::Await(*task, deadline_ns)) return grtTimeout;
     }
+    comm->comm->Leave();
     delete comm;
     return grtSuccess;
   });

@@ -2,6 +2,7 @@
 // votes.
 #include <sys/random.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +13,7 @@
 #include "runtime/cpu/futex.h"
 #include "runtime/cpu/shared_memory.h"
 #include "runtime/include/gordian/runtime_front.h"
+#include "runtime/net/bootstrap.h"
 
 namespace gordian::runtime {
 namespace {
@@ -45,6 +47,19 @@ std::string NameOf(const grtUniqueId& id) {
                 static_cast<unsigned long long>(HashBytes(&id, sizeof id, 1)),
                 static_cast<unsigned long long>(HashBytes(&id, sizeof id, 2)));
   return prefix + text;
+}
+
+std::string& LastErrorText() {
+  thread_local std::string text;
+  return text;
+}
+
+grtResult_t CopyText(const std::string& from, char* text, size_t bytes) {
+  if (text == nullptr || bytes == 0) return grtInvalidArgument;
+  const size_t kept = std::min(from.size(), bytes - 1);
+  std::memcpy(text, from.data(), kept);
+  text[kept] = '\0';
+  return grtSuccess;
 }
 
 }  // namespace gordian::runtime
@@ -93,8 +108,17 @@ const char* grtGetErrorString(grtResult_t result) {
 
 grtResult_t grtGetUniqueId(grtUniqueId* id) {
   if (id == nullptr) return grtInvalidArgument;
-  return getrandom(id->internal, sizeof id->internal, 0) == sizeof id->internal ? grtSuccess
-                                                                                : grtSystemError;
+  if (getrandom(id->internal, sizeof id->internal, 0) != sizeof id->internal) return grtSystemError;
+  if (std::getenv("GRT_NODE") == nullptr) return grtSuccess;
+  return Guarded([&] {
+    const char* address = std::getenv("GRT_NET_ADDRESS");
+    net::Meeting meeting;
+    if (!net::MakeMeeting(address != nullptr ? address : "", &meeting, &LastErrorText())) {
+      return grtSystemError;
+    }
+    net::WriteMeeting(meeting, reinterpret_cast<unsigned char*>(id->internal));
+    return grtSuccess;
+  });
 }
 
 grtResult_t grtAgree(grtUniqueId id, int nranks, int votes, int wanted, uint64_t timeout_ns,

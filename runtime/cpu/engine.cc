@@ -3,12 +3,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <map>
 #include <new>
 #include <utility>
 
 #include "common/service_thread.h"
+#include "runtime/cpu/across/mailboxes.h"
 #include "runtime/cpu/callbacks.h"
 #include "runtime/cpu/futex.h"
 #include "runtime/cpu/streams/stream_driver.h"
@@ -32,6 +34,14 @@ bool AnnounceWait(const OpView& v, uint64_t wanted, uint64_t* announced) {
   // litmus: waits.announced
   std::atomic_thread_fence(std::memory_order_seq_cst);
   return true;
+}
+
+// "rank 3 has ended", of the first of these members whose process has.
+std::string DeadOf(const Task& t, uint64_t members) {
+  const uint64_t dead = members & t.dead.load(std::memory_order_relaxed);
+  const auto first = static_cast<size_t>(std::countr_zero(dead));
+  return first < t.port->members.size() ? t.comm->NameOf(t.port->members[first]) + " has ended"
+                                        : std::string();
 }
 
 grtResult_t CodeOf(Progress progress, const Comm& comm) {
@@ -346,6 +356,7 @@ bool Engine::TryBegin(Worker& worker, Task& t) {
       t.wanted.store(wanted, std::memory_order_relaxed);
       if (progress == Progress::kAdvanced) {
         begun = true;
+        if (t.port->outbox != nullptr) t.port->outbox->Begun(t.view);
         t.begun.store(true, std::memory_order_release);
         t.comm->RingWaiters(*t.port, t.view.slot);
       } else if (progress != Progress::kNotReady) {
@@ -353,7 +364,7 @@ bool Engine::TryBegin(Worker& worker, Task& t) {
         if (progress == Progress::kMismatch) t.begun.store(true, std::memory_order_release);
         GiveUp(t, CodeOf(progress, *t.comm));
       } else if ((wanted & t.dead.load(std::memory_order_acquire)) != 0) {
-        GiveUp(t, grtPeerDead);
+        GiveUp(t, grtPeerDead, DeadOf(t, wanted));
       }
     }
   }
@@ -411,18 +422,18 @@ bool Engine::WorkOnChannel(Worker& worker, Task& t, uint32_t channel, uint64_t s
   if (progress == Progress::kNotReady) {
     t.wanted.store(wanted, std::memory_order_relaxed);
     // The look above was after it was known that they are dead: what they have left is used up.
-    if ((wanted & dead) != 0) GiveUp(t, grtPeerDead);
+    if ((wanted & dead) != 0) GiveUp(t, grtPeerDead, DeadOf(t, wanted & dead));
   } else {
     GiveUp(t, CodeOf(progress, *t.comm));
   }
   return steps != 0;
 }
 
-void Engine::GiveUp(Task& t, grtResult_t code) {
+void Engine::GiveUp(Task& t, grtResult_t code, const std::string& why) {
   int fine = 0;
   if (!t.failed.compare_exchange_strong(fine, code, std::memory_order_acq_rel)) return;
   if (code == grtMismatch) t.comm->statistics().mismatches.fetch_add(1, std::memory_order_relaxed);
-  t.comm->Fail(code);
+  t.comm->Fail(code, why);
 }
 
 // Ends a task whose channels are all done, or one that has failed once no worker runs a step of it.

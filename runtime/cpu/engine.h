@@ -23,6 +23,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "runtime/cpu/doorbell.h"
@@ -104,7 +105,7 @@ class Engine {
   // rings the bell when it leaves.
   static bool TakeClaim(Worker& worker, std::atomic_ref<uint32_t> claim);
   void LeaveClaim(std::atomic_ref<uint32_t> claim);
-  void GiveUp(Task& task, grtResult_t code);
+  void GiveUp(Task& task, grtResult_t code, const std::string& why = std::string());
   bool TryClose(Worker& worker, const TaskPtr& task);
   void Finish(const TaskPtr& task, grtResult_t result);
   // Wakes the threads that wait for the task.

@@ -25,13 +25,20 @@ struct alignas(kLine) SegmentHeader {
   uint64_t agreement;   // hash of what all members must have alike; 0: no member has joined
   uint64_t abort_code;  // a grtResult_t; 0: fine
   uint64_t arrived;     // members, ever
+  uint64_t why_state;   // 0: no one has told why; 1: someone is writing it; 2: it can be read
+  char why[256];        // what abort_code is due to
 };
 
 class Segment {
  public:
-  // `me` of geometry.members joins; `agreement` is a hash of what must be equal, never 0.
+  // `me` of geometry.members joins; `agreement` is a hash of what must be equal, never 0. The name
+  // is taken away once `near` members have joined, those of this node; 0: not known yet.
   static grtResult_t Join(const std::string& name, const PortGeometry& geometry, uint32_t me,
-                          uint64_t agreement, int bell_fd, std::shared_ptr<Segment>* out);
+                          uint64_t agreement, int bell_fd, uint32_t near,
+                          std::shared_ptr<Segment>* out);
+  // The memory, for a process that is no member of the port, or not yet one.
+  static grtResult_t Open(const std::string& name, const PortGeometry& geometry,
+                          std::shared_ptr<Segment>* out);
 
   // After a Join that the machine has refused: the others find the code as if it had joined and
   // aborted, as far as the name can be opened at all.
@@ -48,8 +55,11 @@ class Segment {
   // The caller calls it before the first use of the member's lanes in a window slot, so that a lack
   // of pages is an error here and not a SIGBUS later. One thread at a time for a slot.
   bool ReserveLanes(uint32_t slot, uint32_t member);
-  // The first code stays.
-  void Abort(grtResult_t code);
+  // Takes the name away if so many members have joined.
+  void UnlinkOnceHere(uint32_t near);
+  // The first code stays, and so does the first `why` that is not empty.
+  void Abort(grtResult_t code, const std::string& why = std::string());
+  std::string Why() const;
 
  private:
   Segment() = default;

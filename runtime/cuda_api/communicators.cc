@@ -293,6 +293,16 @@ grtResult_t grtMemAlloc(void** memory, size_t bytes) {
   });
 }
 
+grtResult_t grtCommErrorText(grtComm_t comm, char* text, size_t bytes) {
+  if (comm == nullptr) return CopyText(LastErrorText(), text, bytes);
+  grtResult_t error = grtSuccess;
+  if (const grtResult_t result = grtCommGetAsyncError(comm, &error); result != grtSuccess) {
+    return result;
+  }
+  return Guarded(
+      [&] { return CopyText(error == grtSuccess ? "" : grtGetErrorString(error), text, bytes); });
+}
+
 grtResult_t grtMemFree(void* memory) {
   if (memory == nullptr) return grtSuccess;
   return Guarded([&] {

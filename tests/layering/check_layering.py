@@ -32,8 +32,10 @@ RULES = {
                          ["grpc", "protobuf", "spdlog", "gordian::common", "gordian::proto", "Threads"]),
     "runtime/core": (["runtime/core/"], HEAVY + r"|^(thread|mutex|vector|string|map|chrono|iostream)$", []),
     "runtime/include": (["gordian/runtime"], r"^(?!std(int|def)\.h$)", []),
-    "runtime/cpu": (["runtime/core/", "runtime/cpu/", "runtime/include/", "common/service_thread.h"], HEAVY, []),
-    "runtime/api": (["runtime/api/", "runtime/cpu/", "runtime/core/", "runtime/include/"], HEAVY, []),
+    "runtime/net": (["runtime/net/", "common/service_thread.h"], HEAVY, []),
+    "runtime/cpu": (["runtime/core/", "runtime/cpu/", "runtime/net/", "runtime/include/", "common/service_thread.h"],
+                    HEAVY + "|^ucp/", []),
+    "runtime/api": (["runtime/api/", "runtime/cpu/", "runtime/core/", "runtime/net/", "runtime/include/"], HEAVY + "|^ucp/", []),
     "runtime/cuda": (["runtime/core/", "runtime/cuda/", "common/status.h", "common/service_thread.h"],
                      r"google/protobuf|grpc|spdlog|boost/|nlohmann|CLI/|zstd|nccl", ["grpc", "protobuf", "spdlog", "nccl"]),
     # The rooms of runtime/cuda, in their order: each may include those above it.

@@ -208,7 +208,15 @@ typedef struct {
 GRT_API grtResult_t grtGetVersion(int* version);
 GRT_API const char* grtGetErrorString(grtResult_t result); /* static text */
 
-/* --- Communicators --- */
+/* --- Communicators ---
+ * Of a communicator on several nodes (CPU alone; docs/runtime.md), the process that makes the id
+ * answers the members' connections until all have come. It makes such an id when GRT_NODE is set:
+ *   GRT_NODE             name of the node that this process is on (else the host's name). Members
+ *                        of one node share memory; members of two never do, even on one machine
+ *   GRT_NET_ADDRESS      IP address to answer at (else the first that is up)
+ *   GRT_UCX_LIBRARY      UCX's library (libucp.so.0), which is opened in such processes
+ *   GRT_NET_DEADLINE_MS  a process that is waited for and does not answer so long is lost (10,000)
+ */
 GRT_API grtResult_t grtGetUniqueId(grtUniqueId* id);
 /* Does not wait for the other members: communicators may be made in any order. If a member's
  * arguments do not fit the others', the member that comes later gets grtInvalidUsage, and the
@@ -225,6 +233,10 @@ GRT_API grtResult_t grtCommCount(grtComm_t comm, int* count);
 GRT_API grtResult_t grtCommUserRank(grtComm_t comm, int* rank);
 /* The communicator's sticky error, grtSuccess without one. */
 GRT_API grtResult_t grtCommGetAsyncError(grtComm_t comm, grtResult_t* error);
+/* What the communicator's error is due to, with the rank and the node to blame if they are known:
+ * text that ends with 0, cut to `bytes` (at least 1), empty without an error. `comm` null: of this
+ * thread's last grtCommInitRankConfig or grtGetUniqueId that failed. */
+GRT_API grtResult_t grtCommErrorText(grtComm_t comm, char* text, size_t bytes);
 /* Unfinished operations end with grtAborted on all members, at the latest at their next step. The
  * handle and those of its ports end; those of operations stay until grtOpFree. */
 GRT_API grtResult_t grtCommAbort(grtComm_t comm);
