@@ -271,6 +271,7 @@ void Engine::Carry(const UnitPtr& unit) {
   while (unit->done.load(std::memory_order_acquire) == 0) {
     if (!Round(worker, unit.get())) Pause(worker, unit.get());
   }
+  EndHelp(worker);
 }
 
 bool Engine::Round(Worker& worker, const Unit* own) {

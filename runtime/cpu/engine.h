@@ -32,6 +32,8 @@
 
 namespace gordian::runtime {
 
+class Courier;
+
 class Engine {
  public:
   // Made at the first call for a device, and again in a forked child.
@@ -73,6 +75,7 @@ class Engine {
     int64_t stalled_since_ns = 0;  // 0: it is not
     int64_t looked_at_life_ns = 0;
     const Task* last = nullptr;  // where it last did a step
+    Courier* helps = nullptr;    // between BeginHelp and EndHelp
   };
   struct Delayed {
     int64_t deadline_ns;
@@ -116,6 +119,9 @@ class Engine {
   void UnitDone(const UnitPtr& unit);
   // After a round without a step: waits a little, publishes early, looks for dead peers, sleeps.
   void Pause(Worker& worker, const Unit* own);
+  // Moves what goes between nodes, if its operations need that. True: look again.
+  static bool HelpCourier(Worker& worker, const Unit* own);
+  static void EndHelp(Worker& worker);
   void LookAtLife(Worker& worker);
   int64_t ReleaseDelayed();
   bool HasWork(const Worker& worker);

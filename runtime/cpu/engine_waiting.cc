@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/cpu/across/bridge.h"
+#include "runtime/cpu/across/courier.h"
 #include "runtime/cpu/engine.h"
 #include "runtime/cpu/futex.h"
 
@@ -20,6 +22,9 @@ constexpr int64_t kPatienceNs = 300'000;
 // The longest sleep: a worker that cannot ring a peer's bell relies on it, and it finds dead peers.
 std::atomic<int64_t> longest_sleep_ns{10'000'000};
 constexpr int64_t kLifeEveryNs = 20'000'000;
+// How long after its last step a worker moves messages between nodes itself: some round trips of a
+// local network.
+constexpr int64_t kHelpNs = 200'000;
 
 }  // namespace
 
@@ -63,8 +68,33 @@ bool Engine::HasWork(const Worker& worker) {
   return worker.version != version_.load(std::memory_order_acquire);
 }
 
+bool Engine::HelpCourier(Worker& worker, const Unit* own) {
+  if (worker.helps == nullptr) {
+    const Bridge* bridge = nullptr;
+    if (own != nullptr && !own->tasks.empty()) bridge = own->tasks.front()->comm->bridge();
+    for (const TaskPtr& task : worker.tasks) {
+      if (bridge == nullptr) bridge = task->comm->bridge();
+    }
+    if (bridge == nullptr) return false;
+    worker.helps = bridge->courier();
+    worker.helps->BeginHelp();
+  }
+  const bool moved = worker.helps->Help();
+  // Whatever it moves for others, after that time it does what is below in Pause.
+  const int64_t now = NowNs();
+  if (worker.stalled_since_ns == 0) worker.stalled_since_ns = now;
+  if (now - worker.stalled_since_ns >= kHelpNs) return false;
+  if (!moved) sched_yield();
+  return true;
+}
+
+void Engine::EndHelp(Worker& worker) {
+  if (Courier* const courier = std::exchange(worker.helps, nullptr)) courier->EndHelp();
+}
+
 void Engine::Pause(Worker& worker, const Unit* own) {
   const bool outstanding = HasWork(worker) || own != nullptr;
+  if (outstanding && HelpCourier(worker, own)) return;
   if (outstanding && ++worker.fruitless < kPatientRounds) {
     sched_yield();
     return;
@@ -80,6 +110,7 @@ void Engine::Pause(Worker& worker, const Unit* own) {
                                         : worker.stalled_since_ns + kPatienceNs);
     LookAtLife(worker);
   }
+  EndHelp(worker);
   const uint32_t bell = bell_->Value();
   bell_->Announce();
   const bool own_done = own != nullptr && own->done.load(std::memory_order_acquire) != 0;

@@ -64,26 +64,26 @@ const Ucx* TheUcx(std::string* error) {
       return nullptr;
     }
     static Ucx found;
-    const bool all = Find(ucp, "ucp_init_version", &found.init_version) &&
-                     Find(ucp, "ucp_cleanup", &found.cleanup) &&
-                     Find(ucp, "ucp_config_read", &found.config_read) &&
-                     Find(ucp, "ucp_config_release", &found.config_release) &&
-                     Find(ucp, "ucp_worker_create", &found.worker_create) &&
-                     Find(ucp, "ucp_worker_destroy", &found.worker_destroy) &&
-                     Find(ucp, "ucp_worker_get_address", &found.worker_get_address) &&
-                     Find(ucp, "ucp_worker_release_address", &found.worker_release_address) &&
-                     Find(ucp, "ucp_worker_get_efd", &found.worker_get_efd) &&
-                     Find(ucp, "ucp_worker_arm", &found.worker_arm) &&
-                     Find(ucp, "ucp_worker_progress", &found.worker_progress) &&
-                     Find(ucp, "ucp_worker_set_am_recv_handler",
-                          &found.worker_set_am_recv_handler) &&
-                     Find(ucp, "ucp_am_send_nbx", &found.am_send_nbx) &&
-                     Find(ucp, "ucp_ep_create", &found.ep_create) &&
-                     Find(ucp, "ucp_ep_close_nbx", &found.ep_close_nbx) &&
-                     Find(ucp, "ucp_ep_flush_nbx", &found.ep_flush_nbx) &&
-                     Find(ucp, "ucp_request_check_status", &found.request_check_status) &&
-                     Find(ucp, "ucp_request_free", &found.request_free) &&
-                     Find(ucp, "ucs_status_string", &found.status_string);
+    const bool all =
+        Find(ucp, "ucp_init_version", &found.init_version) &&
+        Find(ucp, "ucp_cleanup", &found.cleanup) &&
+        Find(ucp, "ucp_config_read", &found.config_read) &&
+        Find(ucp, "ucp_config_release", &found.config_release) &&
+        Find(ucp, "ucp_worker_create", &found.worker_create) &&
+        Find(ucp, "ucp_worker_destroy", &found.worker_destroy) &&
+        Find(ucp, "ucp_worker_get_address", &found.worker_get_address) &&
+        Find(ucp, "ucp_worker_release_address", &found.worker_release_address) &&
+        Find(ucp, "ucp_worker_get_efd", &found.worker_get_efd) &&
+        Find(ucp, "ucp_worker_arm", &found.worker_arm) &&
+        Find(ucp, "ucp_worker_progress", &found.worker_progress) &&
+        Find(ucp, "ucp_worker_set_am_recv_handler", &found.worker_set_am_recv_handler) &&
+        Find(ucp, "ucp_am_send_nbx", &found.am_send_nbx) &&
+        Find(ucp, "ucp_ep_create", &found.ep_create) &&
+        Find(ucp, "ucp_ep_close_nbx", &found.ep_close_nbx) &&
+        Find(ucp, "ucp_ep_flush_nbx", &found.ep_flush_nbx) &&
+        Find(ucp, "ucp_request_check_status", &found.request_check_status) &&
+        Find(ucp, "ucp_request_free", &found.request_free) &&
+        Find(ucp, "ucs_status_string", &found.status_string);
     if (all) return &found;
     why = "UCX is too old: " + name + " lacks active messages (UCX 1.10 has them)";
     return nullptr;
@@ -228,9 +228,8 @@ void UcxTransport::Send(uint32_t peer, const Message& message) {
   parameters.flags = UCP_AM_SEND_FLAG_EAGER;
   parameters.cb.send = OnSent;
   parameters.user_data = sending.get();
-  void* const request =
-      ucx_.am_send_nbx(to.ep, kMessageId, sending->header, message.header_bytes, message.data,
-                       message.data_bytes, &parameters);
+  void* const request = ucx_.am_send_nbx(to.ep, kMessageId, sending->header, message.header_bytes,
+                                         message.data, message.data_bytes, &parameters);
   moved_ = true;
   if (UCS_PTR_IS_PTR(request)) {
     sending.release();  // OnSent ends it

@@ -32,13 +32,13 @@ std::shared_ptr<Outbox> Bridge::Open(uint64_t port_key, const std::shared_ptr<Se
     boxes_.push_back(box);
     if (!peers_known_) return;
     FindFarNodes(box.get());
-    Update(box.get(), ~uint64_t{0});
+    Update(box.get(), ~uint64_t{0}, false);
   });
   return box;
 }
 
 void Bridge::Touch(const std::shared_ptr<Outbox>& box, uint32_t slot) {
-  if (box->Touch(slot)) courier_->Queue({comm_->shared_from_this(), box});
+  if (box->Touch(slot)) courier_->Queue(comm_->shared_from_this(), box);
 }
 
 void Bridge::Suspect(uint64_t ranks) {
@@ -76,8 +76,8 @@ bool Bridge::AwaitPlaces(int64_t deadline_ns) const {
     known_.wait(lock, known);
     return true;
   }
-  return known_.wait_for(lock, std::chrono::nanoseconds(std::max<int64_t>(0, deadline_ns - NowNs())),
-                         known);
+  return known_.wait_for(
+      lock, std::chrono::nanoseconds(std::max<int64_t>(0, deadline_ns - NowNs())), known);
 }
 
 std::string Bridge::NameOf(uint32_t rank) const {
@@ -156,7 +156,8 @@ int Bridge::RelayOf(const Outbox& box, FarNode* node) {
   for (uint32_t r = 0; r < far_.size(); ++r) {
     if (far_[r].is_far && node_of_[r] == node->node && far_[r].leaves && !far_[r].gone) return -1;
   }
-  if (node->relay >= 0 && !far_[node->relay].gone) return far_[node->relay].hello ? node->relay : -1;
+  if (node->relay >= 0 && !far_[node->relay].gone)
+    return far_[node->relay].hello ? node->relay : -1;
   // The how-many-th member of its own node this one is says where among theirs to begin.
   uint32_t before = 0;
   for (uint32_t m = 0; m < box.me(); ++m) {
@@ -171,15 +172,17 @@ int Bridge::RelayOf(const Outbox& box, FarNode* node) {
   return node->relay >= 0 && far_[node->relay].hello ? node->relay : -1;
 }
 
-void Bridge::Update(Outbox* box, uint64_t touched) {
-  if (!peers_known_) return;
+uint64_t Bridge::Update(Outbox* box, uint64_t touched, bool lazily) {
+  if (!peers_known_) return 0;
+  uint64_t left = 0;
   for (size_t f = 0; f < box->far_nodes().size(); ++f) {
     const int relay = RelayOf(*box, &box->far_nodes()[f]);
     if (relay < 0) continue;
     Far& far = far_[relay];
     for (uint32_t slot = 0; slot < box->window(); ++slot) {
-      if ((touched >> (slot % 64) & 1) == 0) continue;
-      box->Update(slot, f, [&](const Outbox::Part& part) {
+      const uint64_t bit = uint64_t{1} << (slot % 64);
+      if ((touched & bit) == 0) continue;
+      const bool lacks = box->Update(slot, f, lazily, [&](const Outbox::Part& part) {
         Wire wire = part.wire;
         wire.comm = key_;
         wire.from = comm_->rank();
@@ -187,12 +190,14 @@ void Bridge::Update(Outbox* box, uint64_t touched) {
         ++far.sent;
         courier_->Send(far.peer, wire, part.data, part.bytes, box->segment());
       });
+      if (lacks) left |= bit;
     }
   }
+  return left;
 }
 
 void Bridge::UpdateAll() {
-  for (const std::shared_ptr<Outbox>& box : boxes_) Update(box.get(), ~uint64_t{0});
+  for (const std::shared_ptr<Outbox>& box : boxes_) Update(box.get(), ~uint64_t{0}, false);
 }
 
 void Bridge::SendFailure(uint32_t rank) {
@@ -224,7 +229,7 @@ void Bridge::OnMessage(const Wire& wire, const void* data, size_t bytes) {
       const bool known = code == grtMismatch || code == grtAborted || code == grtPeerDead ||
                          code == grtTimeout || code == grtSystemError || code == grtInvalidUsage;
       comm_->Fail(known ? code : grtRemoteError,
-                  bytes != 0 ? std::string(static_cast<const char*>(data), bytes)
+                  bytes != 0           ? std::string(static_cast<const char*>(data), bytes)
                   : code == grtAborted ? NameOf(wire.from) + " has aborted the communicator"
                                        : NameOf(wire.from) + " has failed");
       return;
@@ -253,8 +258,8 @@ void Bridge::OnMessage(const Wire& wire, const void* data, size_t bytes) {
 void Bridge::Greet(uint32_t rank, uint64_t agreement) {
   far_[rank].hello = true;
   if (agreement != comm_->agreement()) {
-    comm_->Fail(grtInvalidUsage, NameOf(rank) + " has another configuration than " +
-                                     NameOf(comm_->rank()));
+    comm_->Fail(grtInvalidUsage,
+                NameOf(rank) + " has another configuration than " + NameOf(comm_->rank()));
   }
 }
 
@@ -280,9 +285,8 @@ void Bridge::Apply(const Wire& wire, const void* data, size_t bytes) {
                        inbox->segment().view().SlotOf(wire.seq));
     return;
   }
-  comm_->Fail(result, result == grtMismatch
-                          ? NameOf(wire.from) + " called another operation"
-                          : NameOf(wire.from) + ": its messages cannot be taken");
+  comm_->Fail(result, result == grtMismatch ? NameOf(wire.from) + " called another operation"
+                                            : NameOf(wire.from) + ": its messages cannot be taken");
 }
 
 Inbox* Bridge::InboxOf(uint64_t port_key) {

@@ -43,6 +43,7 @@ class Bridge {
   Bridge& operator=(const Bridge&) = delete;
 
   uint64_t key() const { return key_; }
+  Courier* courier() const { return courier_; }
 
   // Any thread. The other half of a port that this member has joined.
   std::shared_ptr<Outbox> Open(uint64_t port_key, const std::shared_ptr<Segment>& segment,
@@ -66,7 +67,9 @@ class Bridge {
   // Where all members are. Once.
   void SetPlaces(std::vector<net::Place> places);
   bool HasPlaces() const { return peers_known_; }
-  void Update(Outbox* box, uint64_t touched);
+  // Sends what far nodes lack of slots of a box. `lazily`: as Outbox::Update; the slots of which
+  // something is left are returned.
+  uint64_t Update(Outbox* box, uint64_t touched, bool lazily);
   void OnMessage(const Wire& wire, const void* data, size_t bytes);
   void OnLost(uint32_t peer, const std::string& why);
   // The peer of a rank of another node; -1: the rank is here, or not known.
@@ -84,17 +87,17 @@ class Bridge {
   struct Far {
     bool is_far = false;
     uint32_t peer = 0;
-    bool hello = false;      // it takes messages
-    bool told = false;       // that the communicator has failed
-    bool knows = false;      // and has said so
+    bool hello = false;               // it takes messages
+    bool told = false;                // that the communicator has failed
+    bool knows = false;               // and has said so
     uint64_t sent = 0, received = 0;  // kState and kData
-    bool leaves = false;     // its kLeave has come, after which it had sent leave_count
+    bool leaves = false;              // its kLeave has come, after which it had sent leave_count
     uint64_t leave_count = 0;
-    bool answered = false;   // kLeft has been sent to it
-    bool gone = false;       // its kGone has come
-    bool has_left = false;   // its answer to our kLeave has come
+    bool answered = false;  // kLeft has been sent to it
+    bool gone = false;      // its kGone has come
+    bool has_left = false;  // its answer to our kLeave has come
     uint64_t left_count = 0;
-    bool done = false;       // and all of its messages
+    bool done = false;  // and all of its messages
   };
   void Send(uint32_t to, WireType type, uint64_t number, const std::string& text = std::string());
   void FindFarNodes(Outbox* box);

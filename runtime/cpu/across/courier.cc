@@ -26,6 +26,10 @@ constexpr auto kLinger = std::chrono::seconds(5);
 constexpr auto kLingerFailed = std::chrono::milliseconds(500);
 // Rounds without anything to do before it sleeps. In between it yields the processor.
 constexpr int kPatientRounds = 4;
+// Rounds with something to do after which late news is sent all the same: others wait for it.
+constexpr int kLateRounds = 32;
+// Rounds that a helper does at its end at most; the thread goes on.
+constexpr int kLastRounds = 8;
 // Hellos of communicators that this process does not have: one each of the ranks of those that are
 // being made.
 constexpr size_t kMostEarly = 1 << 16;
@@ -89,7 +93,12 @@ bool Courier::Open(std::string* error) {
   return true;
 }
 
+// A helper that is not through yet finds what was queued before.
 void Courier::Wake() {
+  if (helpers_.load(std::memory_order_seq_cst) == 0) Ring();
+}
+
+void Courier::Ring() {
   if (asleep_.exchange(0, std::memory_order_seq_cst) == 0) return;
   const uint64_t one = 1;
   // It fails only when the bell has rung 2^64 - 2 times: then it is readable as well.
@@ -104,10 +113,10 @@ void Courier::Post(std::function<void()> fn) {
   Wake();
 }
 
-void Courier::Queue(Touched touched) {
+void Courier::Queue(const std::shared_ptr<Comm>& comm, const std::shared_ptr<Outbox>& box) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    touched_.push_back(std::move(touched));
+    touched_.push_back({comm, box});
   }
   Wake();
 }
@@ -120,8 +129,7 @@ void Courier::Add(const std::shared_ptr<Comm>& comm, const net::Meeting* meeting
     Entry& entry = comms_[{comm->bridge()->key(), comm->rank()}];
     entry.comm = comm;
     if (meets) {
-      entry.registration =
-          std::make_unique<net::Registration>(at, member, NowNs(), deadline_ns_);
+      entry.registration = std::make_unique<net::Registration>(at, member, NowNs(), deadline_ns_);
     } else {
       comm->bridge()->SetPlaces(places);
     }
@@ -226,10 +234,20 @@ bool Courier::RunPosted() {
     touched.swap(touched_);
   }
   for (const std::function<void()>& fn : posted) fn();
-  for (const Touched& each : touched) {
-    each.comm->bridge()->Update(each.box.get(), each.box->TakeTouched());
+  for (Touched& each : touched) {
+    each.slots = each.comm->bridge()->Update(each.box.get(), each.box->TakeTouched(), true);
+    if (each.slots != 0) late_.push_back(std::move(each));
   }
   return !posted.empty() || !touched.empty();
+}
+
+bool Courier::SendLate() {
+  for (const Touched& each : late_) {
+    each.comm->bridge()->Update(each.box.get(), each.slots, false);
+  }
+  const bool any = !late_.empty();
+  late_.clear();
+  return any;
 }
 
 bool Courier::Register() {
@@ -265,11 +283,37 @@ void Courier::End() {
   over_.notify_all();
 }
 
+bool Courier::Round() {
+  const bool posted = RunPosted();
+  const bool moved = transport_->Progress();
+  const bool any = Register() || posted || moved;
+  if (any && ++busy_rounds_ < kLateRounds) return true;
+  busy_rounds_ = 0;
+  return SendLate() || any;
+}
+
+bool Courier::Help() {
+  const std::unique_lock<std::mutex> lock(work_, std::try_to_lock);
+  return lock.owns_lock() && Round();
+}
+
+void Courier::EndHelp() {
+  const bool last = helpers_.fetch_sub(1, std::memory_order_seq_cst) == 1;
+  // What was queued until now is sent here, or by who is at work at this moment and may have looked
+  // before: then the thread looks once more. It also takes the transport back.
+  for (int i = 0; i < kLastRounds && Help(); ++i) {
+  }
+  if (last) Ring();
+}
+
 void Courier::Main() {
   for (int idle = 0;;) {
-    const bool posted = RunPosted();
-    const bool moved = transport_->Progress();
-    if (Register() || posted || moved) {
+    bool any = false;
+    {
+      const std::lock_guard<std::mutex> lock(work_);
+      any = Round();
+    }
+    if (any) {
       idle = 0;
     } else if (++idle < kPatientRounds) {
       sched_yield();
@@ -287,18 +331,26 @@ void Courier::Sleep() {
     const std::lock_guard<std::mutex> lock(mutex_);
     work = !posted_.empty() || !touched_.empty();
   }
-  if (!work && transport_->Arm()) {
-    std::vector<pollfd> polled = {{bell_, POLLIN, 0}, {transport_->wait_fd(), POLLIN, 0}};
-    int64_t wake_ns = kForever;
+  std::vector<pollfd> polled = {{bell_, POLLIN, 0}};
+  int64_t wake_ns = kForever;
+  // Helpers do all of its work, and the last one to go rings.
+  if (helpers_.load(std::memory_order_seq_cst) == 0) {
+    const std::lock_guard<std::mutex> lock(work_);
+    work = work || !transport_->Arm();
+    polled.push_back({transport_->wait_fd(), POLLIN, 0});
     for (const auto& [unused, entry] : comms_) {
       if (entry.registration == nullptr || entry.registration->fd() < 0) continue;
       polled.push_back({entry.registration->fd(), entry.registration->events(), 0});
       wake_ns = std::min(wake_ns, entry.registration->deadline_ns());
     }
+  } else {
+    work = false;
+  }
+  if (!work) {
     int timeout_ms = -1;
     if (wake_ns != kForever) {
-      timeout_ms = static_cast<int>(std::clamp<int64_t>((wake_ns - NowNs()) / 1'000'000 + 1, 0,
-                                                        60'000));
+      timeout_ms =
+          static_cast<int>(std::clamp<int64_t>((wake_ns - NowNs()) / 1'000'000 + 1, 0, 60'000));
     }
     poll(polled.data(), polled.size(), timeout_ms);
   }

@@ -1,6 +1,8 @@
-// The thread of a process that owns its transport: it sends what members here have put into their
-// lanes, and writes what comes from other nodes into the lanes here. One for a process, made when
-// the first of its communicators has members on other nodes. Asleep while nothing is to be moved.
+// What owns a process's transport: it sends what members here have put into their lanes, and writes
+// what comes from other nodes into the lanes here. One for a process, made when the first of its
+// communicators has members on other nodes. It has a thread, asleep while nothing is to be moved.
+// Workers that find nothing ready do its work themselves for a while (BeginHelp), one at a time,
+// which saves the way over that thread; while any does, the thread leaves the transport to them.
 //
 // It waits for nothing but its bell, the transport and the members' meetings, all at once: a
 // communicator, a connection or an operation that cannot go on holds up no other.
@@ -44,11 +46,17 @@ class Courier final : public net::Sink {
   struct Touched {
     std::shared_ptr<Comm> comm;
     std::shared_ptr<Outbox> box;
+    uint64_t slots = 0;  // modulo 64; the box has them while it is queued
   };
   // Sends what a box lacks, soon.
-  void Queue(Touched touched);
+  void Queue(const std::shared_ptr<Comm>& comm, const std::shared_ptr<Outbox>& box);
 
-  // The rest is for bridges, on the courier's thread.
+  // From BeginHelp to EndHelp a worker calls Help again and again. True: something was moved.
+  void BeginHelp() { helpers_.fetch_add(1, std::memory_order_seq_cst); }
+  bool Help();
+  void EndHelp();
+
+  // The rest is for bridges, on whichever thread does the courier's work.
   bool Connect(const net::Place& place, uint32_t* peer, std::string* error);
   void Send(uint32_t peer, const Wire& wire, const void* data, size_t bytes,
             std::shared_ptr<const void> keeper);
@@ -77,10 +85,14 @@ class Courier final : public net::Sink {
   Courier();
   bool Open(std::string* error);
   void Main();
+  // One round of its work; the caller has work_.
+  bool Round();
   bool RunPosted();
+  bool SendLate();
   bool Register();
   void Sleep();
   void Wake();
+  void Ring();
   // At exit: until all communicators of this process have left, or the time is up.
   void Linger();
   void End();
@@ -91,6 +103,7 @@ class Courier final : public net::Sink {
   int64_t deadline_ns_ = 0;  // after which a process that does not answer is lost
   int bell_ = -1;            // an eventfd
   std::atomic<uint32_t> asleep_{0};
+  std::atomic<uint32_t> helpers_{0};
 
   std::mutex mutex_;  // what is below
   std::vector<std::function<void()>> posted_;
@@ -98,8 +111,11 @@ class Courier final : public net::Sink {
   std::condition_variable over_;
   bool ended_ = false;  // all has been done before the process's end
 
-  // The courier's thread alone.
-  bool ends_ = false;  // the process
+  // Whoever does the work holds it, and what is below.
+  std::mutex work_;
+  std::vector<Touched> late_;  // news that can wait until there is nothing else to do
+  int busy_rounds_ = 0;
+  bool ends_ = false;                                     // the process
   std::map<std::pair<uint64_t, uint32_t>, Entry> comms_;  // by (key, rank)
   std::map<uint64_t, uint32_t> peers_by_process_;
   std::vector<Peer> peers_;

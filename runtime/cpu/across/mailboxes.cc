@@ -45,8 +45,7 @@ void Outbox::SendChunk(const Operation& op, const FarNode& node, Wire wire, bool
   const auto n = static_cast<uint32_t>(members_.size());
   const uint64_t size = SizeOf(op.desc.dtype);
   const uint32_t slot = view.SlotOf(op.seq);
-  const Span span =
-      ChunkSpan(op.chunks, op.desc.count, wire.chunk * op.desc.nchan + wire.channel);
+  const Span span = ChunkSpan(op.chunks, op.desc.count, wire.chunk * op.desc.nchan + wire.channel);
   struct Stretch {
     uint64_t first, count;  // elements
   };
@@ -64,8 +63,8 @@ void Outbox::SendChunk(const Operation& op, const FarNode& node, Wire wire, bool
   } else if (op.chunks.pieces || op.chunks.two_shot) {
     for (const uint32_t m : node.members) {
       if (!internal::Has(op.readers, m)) continue;
-      const Span part = op.chunks.pieces ? Span{m * span.count, span.count}
-                                         : ShardSpan(span.count, n, m);
+      const Span part =
+          op.chunks.pieces ? Span{m * span.count, span.count} : ShardSpan(span.count, n, m);
       add(part.first, part.count);
     }
   } else {
@@ -83,7 +82,8 @@ void Outbox::SendChunk(const Operation& op, const FarNode& node, Wire wire, bool
   }
 }
 
-void Outbox::Update(uint32_t slot, size_t far_node, const std::function<void(const Part&)>& send) {
+bool Outbox::Update(uint32_t slot, size_t far_node, bool lazily,
+                    const std::function<void(const Part&)>& send) {
   const PortView& view = segment_->view();
   Operation op;
   {
@@ -93,7 +93,7 @@ void Outbox::Update(uint32_t slot, size_t far_node, const std::function<void(con
   const Board& board = view.BoardOf(slot, me_);
   // The member is at another operation, whose Begun and touch are about to come: all members are
   // done with the one that is known here, so no one waits for more of it.
-  if (op.seq == 0 || Acquire(board.seq) != op.seq) return;
+  if (op.seq == 0 || Acquire(board.seq) != op.seq) return false;
   const FarNode& node = far_nodes_[far_node];
   Sent& sent = sent_[far_node * window() + slot];
   if (sent.seq != op.seq) {
@@ -110,6 +110,7 @@ void Outbox::Update(uint32_t slot, size_t far_node, const std::function<void(con
   wire.scalar = op.desc.scalar;
   // Last in the operation, so first here: who reads it later has all that is before it.
   const uint64_t done_seq = Acquire(board.done_seq);
+  bool left = false;
   for (uint32_t c = 0; c < op.desc.nchan; ++c) {
     const Counters& counters = view.CountersOf(slot, me_, c);
     Sent::Channel& channel = sent.channels[c];
@@ -130,15 +131,20 @@ void Outbox::Update(uint32_t slot, size_t far_node, const std::function<void(con
       SendChunk(op, node, wire, true, send);
       told = true;
     }
+    if (!told && lazily && sent.board && ChannelChunks(op.chunks, c, op.desc.nchan) <= kSlots) {
+      left = true;  // all chunks have room: only a later operation waits for that
+      continue;
+    }
     if (!told) {
       wire.type = WireType::kState;
       send({wire, nullptr, 0});
     }
-    sent.board = true;
     channel.consumed = wire.consumed;
     channel.gathered = wire.gathered;
   }
-  sent.done_seq = done_seq;
+  sent.board = true;
+  if (!left) sent.done_seq = done_seq;
+  return left;
 }
 
 // From the segment: another process of this node may have taken this member's messages before.
@@ -161,9 +167,8 @@ bool Inbox::Place(const Wire& wire, uint32_t slot, uint32_t member, Arrival::Lan
       bytes > view.geometry().chunk_bytes - wire.offset) {
     return false;
   }
-  unsigned char* to = wire.result != 0
-                          ? view.Result(slot, member, wire.channel, wire.chunk)
-                          : view.Contribution(slot, member, wire.channel, wire.chunk);
+  unsigned char* to = wire.result != 0 ? view.Result(slot, member, wire.channel, wire.chunk)
+                                       : view.Contribution(slot, member, wire.channel, wire.chunk);
   if (bytes != 0) std::memcpy(to + wire.offset, data, bytes);
   const auto at = wire.chunk % kSlots;
   if (++lane->parts[at] < wire.parts) return true;

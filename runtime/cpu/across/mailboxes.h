@@ -54,8 +54,10 @@ class Outbox {
     const void* data = nullptr;
     size_t bytes = 0;
   };
-  // Calls `send` for each message that a node lacks of a slot.
-  void Update(uint32_t slot, size_t far_node, const std::function<void(const Part&)>& send);
+  // Calls `send` for each message that a node lacks of a slot. With `lazily` it leaves out news of
+  // counters that no member waits for before its next operations, and returns true if there are any.
+  bool Update(uint32_t slot, size_t far_node, bool lazily,
+              const std::function<void(const Part&)>& send);
 
   uint64_t key() const { return key_; }
   uint32_t me() const { return me_; }
@@ -120,8 +122,8 @@ class Inbox {
   // readers look, and what is behind them here.
   struct Arrival {
     struct Lane {
-      uint64_t whole = 0;             // chunks from the first on
-      uint32_t parts[kSlots] = {};    // of chunk k at k % kSlots, that have come
+      uint64_t whole = 0;           // chunks from the first on
+      uint32_t parts[kSlots] = {};  // of chunk k at k % kSlots, that have come
       bool complete[kSlots] = {};
     };
     bool loaded = false;

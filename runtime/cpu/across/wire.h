@@ -31,17 +31,17 @@ struct Wire {
   uint16_t version = net::kWireVersion;
   WireType type = WireType::kHello;
   uint8_t channel = 0;
-  uint64_t comm = 0;           // its key
-  uint32_t from = 0, to = 0;   // ranks of the communicator
-  uint64_t port = 0;           // its key
-  uint64_t seq = 0;            // the operation that the member is at, in its window slot
-  uint64_t done_seq = 0;       // the last one there that it has finished
+  uint64_t comm = 0;          // its key
+  uint32_t from = 0, to = 0;  // ranks of the communicator
+  uint64_t port = 0;          // its key
+  uint64_t seq = 0;           // the operation that the member is at, in its window slot
+  uint64_t done_seq = 0;      // the last one there that it has finished
   uint64_t signature = 0, scalar = 0;
   uint64_t consumed = 0, gathered = 0;
-  uint64_t chunk = 0;          // kData: of the channel
-  uint32_t offset = 0;         // kData: of the bytes, in the chunk
-  uint32_t parts = 0;          // kData: messages that bring this chunk to this node
-  uint32_t result = 0;         // kData: 1: of the results' lane, 0: of the contributions'
+  uint64_t chunk = 0;   // kData: of the channel
+  uint32_t offset = 0;  // kData: of the bytes, in the chunk
+  uint32_t parts = 0;   // kData: messages that bring this chunk to this node
+  uint32_t result = 0;  // kData: 1: of the results' lane, 0: of the contributions'
   uint32_t reserved = 0;
   uint64_t number = 0;
 };

@@ -56,7 +56,8 @@ class Nodes : public ::testing::Test {
     shared_ = new (memory) Shared();
     setenv("GRT_NET_ADDRESS", "127.0.0.1", 1);
     static int tests = 0;
-    setenv("GRT_SESSION", (std::to_string(getpid()) + "nodes" + std::to_string(++tests)).c_str(), 1);
+    setenv("GRT_SESSION", (std::to_string(getpid()) + "nodes" + std::to_string(++tests)).c_str(),
+           1);
     setenv("UCX_TLS", "tcp", 1);
     setenv("UCX_NET_DEVICES", "lo", 1);
   }
@@ -163,8 +164,8 @@ grtOpDesc_t Describe(const Case& c, int rank, Buffers* b, grtComm_t comm) {
 // Whether the output is, bit by bit, what one node has (ranks.h's serial reference).
 bool IsRight(const Case& c, int rank, const Buffers& b) {
   const Bytes expected = Expected(c, b.inputs, b.scalars)[rank];
-  const bool right = b.out.back() == 0xa5 && std::equal(expected.begin(), expected.end(),
-                                                        b.out.begin(), b.out.end() - 1);
+  const bool right = b.out.back() == 0xa5 &&
+                     std::equal(expected.begin(), expected.end(), b.out.begin(), b.out.end() - 1);
   const auto ranks = static_cast<int>(b.inputs.size());
   if (!right) fprintf(stderr, "rank %d: wrong %s\n", rank, Name(c, ranks).c_str());
   return right;
@@ -183,6 +184,7 @@ int RunOne(const Case& c, int rank, int ranks, grtComm_t comm, cudaStream_t stre
     result = grtSubmit(&d, stream, nullptr);
   }
   if (result == grtSuccess) result = grtStreamSynchronize(stream, kPatienceNs);
+  if (result == grtSuccess) grtCommGetAsyncError(comm, &result);
   if (result != grtSuccess) {
     fprintf(stderr, "rank %d: %s ended with %d\n", rank, Name(c, ranks).c_str(), result);
     return 1;
@@ -190,8 +192,7 @@ int RunOne(const Case& c, int rank, int ranks, grtComm_t comm, cudaStream_t stre
   return IsRight(c, rank, b) ? 0 : 2;
 }
 
-class Placements : public Nodes,
-                   public ::testing::WithParamInterface<std::vector<std::string>> {};
+class Placements : public Nodes, public ::testing::WithParamInterface<std::vector<std::string>> {};
 INSTANTIATE_TEST_SUITE_P(Where, Placements,
                          ::testing::Values(std::vector<std::string>{"a", "a", "b", "b"},
                                            std::vector<std::string>{"a", "b", "a", "b"},
@@ -204,10 +205,9 @@ TEST_P(Placements, EveryKindOfEveryCount) {
     for (const grtKind_t kind :
          {grtKindAllReduce, grtKindAllGather, grtKindReduceScatter, grtKindBroadcast, grtKindReduce,
           grtKindAllToAll, grtKindGather, grtKindScatter, grtKindSend}) {
-      for (const size_t count : {0, 1, 3, 1000, 70001, 300000}) {
+      for (const size_t count : {0, 1, 3, 1000, 100001}) {
         Case c{kind, grtFloat32, grtSum, count, static_cast<int>(seed) % rank.ranks, false};
-        if (const int bad =
-                RunOne(c, rank.number, rank.ranks, rank.comm, rank.stream, ++seed)) {
+        if (const int bad = RunOne(c, rank.number, rank.ranks, rank.comm, rank.stream, ++seed)) {
           return bad;
         }
       }
@@ -265,8 +265,10 @@ int RandomOrders(int rank, int ranks, grtComm_t comm, cudaStream_t stream, bool 
     std::vector<Case> cases;
     std::vector<Buffers> buffers;
     for (int p = 0; p < kPorts; ++p) {
-      Case c{kKinds[random() % 6], grtFloat32,
-             grtSum,               1 + random() % 64,
+      Case c{kKinds[random() % 6],
+             grtFloat32,
+             grtSum,
+             1 + random() % 64,
              static_cast<int>(random() % static_cast<uint32_t>(ranks)),
              false};
       // Some do not fit their lanes, so that they hold up what is behind them where they can.
@@ -344,7 +346,9 @@ TEST_F(Nodes, ChildrenOfACommunicator) {
   Start({"a", "a", "b", "b"}, [](Rank& rank) {
     for (int round = 0; round < 3; ++round) {
       // Across the nodes; within them; of one rank here and three there.
-      const int color = round == 0 ? rank.number % 2 : round == 1 ? rank.number / 2 : rank.number > 0;
+      const int color = round == 0   ? rank.number % 2
+                        : round == 1 ? rank.number / 2
+                                     : rank.number > 0;
       const int ranks = round == 2 ? (rank.number > 0 ? 3 : 1) : 2;
       const int own = round == 0   ? rank.number / 2
                       : round == 1 ? rank.number % 2
@@ -371,8 +375,8 @@ TEST_F(Nodes, OneThatIsThroughMayEnd) {
     pids_.clear();
     Start({"a", "a", "b", "b"}, [round](Rank& rank) {
       // Of a broadcast the root is through first; of a reduction all others.
-      const Case c{round % 2 == 0 ? grtKindBroadcast : grtKindReduce, grtInt32, grtSum,
-                   round < 2 ? size_t{10} : size_t{200000}, 1 + round / 2, false};
+      const Case c{round % 2 == 0 ? grtKindBroadcast : grtKindReduce, grtInt32,      grtSum,
+                   round < 2 ? size_t{10} : size_t{200000},           1 + round / 2, false};
       return RunOne(c, rank.number, rank.ranks, rank.comm, rank.stream, 7);
     });
     AllEnd(0);
@@ -506,8 +510,8 @@ TEST_F(Nodes, MembersThatDisagreeAreTold) {
       return EndOfAllReduce(rank.number, rank.comm, shared_->text[rank.number]);
     }
     std::vector<int32_t> in(7), out(7);
-    grtResult_t result = grtAllReduce(in.data(), out.data(), 7, grtInt32, grtSum, rank.comm,
-                                      rank.stream);
+    grtResult_t result =
+        grtAllReduce(in.data(), out.data(), 7, grtInt32, grtSum, rank.comm, rank.stream);
     if (result == grtSuccess) result = grtStreamSynchronize(rank.stream, kPatienceNs);
     if (result == grtSuccess) grtCommGetAsyncError(rank.comm, &result);
     return static_cast<int>(result);
@@ -546,8 +550,7 @@ TEST_F(Nodes, OtherArgumentsAreToldToAll) {
       [this](Rank& rank) {
         grtConfig_t config = GRT_CONFIG_INITIALIZER;
         config.window = rank.number == 0 ? 4 : 8;
-        const int made =
-            grtCommInitRankConfig(&rank.comm, 2, shared_->id, rank.number, &config);
+        const int made = grtCommInitRankConfig(&rank.comm, 2, shared_->id, rank.number, &config);
         if (made != grtSuccess) return made;
         return EndOfAllReduce(rank.number, rank.comm, shared_->text[rank.number]);
       },

@@ -181,18 +181,18 @@ class World {
       }
     }
     // The courier looks when it likes.
-    if (advanced && (part->done || random_() % 4 != 0)) UpdateAll(part->rank);
-    if (!advanced) return UpdateAll(part->rank);
+    if (advanced && (part->done || random_() % 4 != 0)) UpdateAll(part->rank, random_() % 2 == 0);
+    if (!advanced) return UpdateAll(part->rank, false);
     return true;
   }
 
-  bool UpdateAll(int rank) {
+  bool UpdateAll(int rank, bool lazily) {
     bool any = false;
     for (auto& port : outboxes_) {
       Outbox& box = *port[rank];
       for (size_t f = 0; f < box.far_nodes().size(); ++f) {
         for (uint32_t slot = 0; slot < box.window(); ++slot) {
-          box.Update(slot, f, [&](const Outbox::Part& part) {
+          box.Update(slot, f, lazily, [&](const Outbox::Part& part) {
             messages_.push_back({static_cast<int>(box.far_nodes()[f].node), rank, part});
             any = true;
           });
