@@ -21,6 +21,7 @@ constexpr const char* kSymbols[] = {
     "ncclBroadcast",          "ncclSend",         "ncclRecv",
     "ncclCommInitRankConfig", "cudaStreamCreate", "cudaStreamSynchronize",
     "cudaEventRecord",        "cudaLaunchKernel", "cudaStreamWaitEvent",
+    "ncclGroupEnd",
 };
 
 }  // namespace
@@ -148,8 +149,23 @@ uint64_t RecordedJob::Enqueue(int rank, const std::string& symbol, uint64_t uid,
                              .datatype = kFloat,
                              .reduce_op = reduces ? kSum : kNoOperator,
                              .group = 0};
+  const auto group = At(rank).group.find(At(rank).thread);
+  if (group != At(rank).group.end()) {
+    begin.flags |= ring::kFlagInGroup;
+    begin.payload.operation.group = static_cast<uint16_t>(At(rank).groups[At(rank).thread]);
+  }
   Put(rank, begin);
   Enter(rank, symbol);
+  if (group != At(rank).group.end()) {
+    group->second.insert(stream_id);
+    ring::Record end = Next(rank, RecordKind::kEnd, symbol);
+    end.flags |= ring::kFlagInGroup;
+    end.payload.end.rank = -1;
+    end.payload.end.device = rank;
+    Put(rank, end);
+    Leave(rank);
+    return 0;
+  }
   Stream& stream = At(rank).streams.at(stream_id);
   // What stands at the head starts at once.
   if (stream.done == stream.enqueued) stream.head = stream.enqueued + 1;
@@ -164,6 +180,39 @@ uint64_t RecordedJob::Enqueue(int rank, const std::string& symbol, uint64_t uid,
   Put(rank, end);
   Leave(rank);
   return stream.enqueued;
+}
+
+void RecordedJob::BeginGroup(int rank) {
+  ++At(rank).groups[At(rank).thread];
+  At(rank).group[At(rank).thread].clear();
+}
+
+void RecordedJob::EndGroup(int rank) {
+  Process& process = At(rank);
+  const std::string symbol = "ncclGroupEnd";
+  const uint32_t number = process.groups[process.thread];
+  const std::set<uint32_t> streams = process.group[process.thread];
+  process.group.erase(process.thread);
+  ring::Record begin = Next(rank, RecordKind::kBegin, symbol);
+  begin.payload.group.group = number;
+  begin.payload.group.streams = static_cast<uint32_t>(streams.size());
+  Put(rank, begin);
+  Enter(rank, symbol);
+  for (const uint32_t id : streams) {
+    Stream& stream = process.streams.at(id);
+    if (stream.done == stream.enqueued) stream.head = stream.enqueued + 1;
+    ++stream.enqueued;
+    stream.last_is_kernels = false;
+    ++process.tracked_since_kernels;
+    ring::Record enqueue = Next(rank, RecordKind::kEnqueue, symbol);
+    enqueue.payload.enqueue = {.group = number, .stream = id, .ordinal = stream.enqueued};
+    Put(rank, enqueue);
+  }
+  ring::Record end = Next(rank, RecordKind::kEnd, symbol);
+  end.payload.end.rank = -1;
+  end.payload.end.device = rank;
+  Put(rank, end);
+  Leave(rank);
 }
 
 uint64_t RecordedJob::Collective(int rank, const std::string& symbol, uint64_t uid, uint32_t stream,

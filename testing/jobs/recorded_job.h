@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,7 +35,11 @@ class RecordedJob {
   // Calls made from now on are this thread's; 1 at first, and the only one that rounds report.
   void AsThread(int rank, uint32_t thread) { At(rank).thread = thread; }
 
-  // Enqueues; returns the ordinal. `symbol` is a collective of NCCL's.
+  // The thread's operations between these two are a group.
+  void BeginGroup(int rank);
+  void EndGroup(int rank);
+
+  // Enqueues; returns the ordinal, in a group 0. `symbol` is a collective of NCCL's.
   uint64_t Collective(int rank, const std::string& symbol, uint64_t uid, uint32_t stream,
                       uint64_t count);
   uint64_t Send(int rank, uint64_t uid, int peer, uint32_t stream, uint64_t count);
@@ -92,6 +97,8 @@ class RecordedJob {
     uint64_t call_order = 0, since_ns = 0, site = 0;
     uint32_t wait_stream = 0;
     bool alive = true;
+    std::map<uint32_t, uint32_t> groups;           // so many, of each thread
+    std::map<uint32_t, std::set<uint32_t>> group;  // streams of the open group, by thread
     std::map<uint32_t, Stream> streams;
     std::map<uint64_t, Communicator> comms;
     uint32_t tracked_since_kernels = 0;
