@@ -1,6 +1,7 @@
 #include "analyzer/model/match/matcher.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 namespace gordian::model {
@@ -14,6 +15,26 @@ constexpr int kMaxRanks = 1 << 17;  // more is a damaged record
 // communicator has members. A rank may be thousands of operations ahead of all others.
 constexpr size_t kPlaces = 1 << 20;
 constexpr size_t kPlacesOfProcess = 4096;
+
+// Mostly there are no gaps between the numbers: then it stands where its number says.
+Instances::iterator Find(Instances* all, uint64_t sequence) {
+  if (!all->empty()) {
+    const uint64_t place = sequence - all->begin()->first;  // huge, if it is less
+    if (place < all->size()) {
+      const auto there = all->nth(place);
+      if (there->first == sequence) return there;
+    }
+  }
+  return all->find(sequence);
+}
+
+// Finds or makes. Mostly a new one has the highest number.
+Instance& Take(Instances* all, uint64_t sequence) {
+  if (all->empty() || std::prev(all->end())->first < sequence)
+    return all->try_emplace(all->end(), sequence)->second;
+  const auto known = Find(all, sequence);
+  return known != all->end() ? known->second : (*all)[sequence];
+}
 
 }  // namespace
 
@@ -192,7 +213,7 @@ void Matcher::SetMember(int comm, int rank, ProcessId process, CommId local, int
 
 Instance* Matcher::FindInstance(int comm, uint64_t sequence) {
   auto& all = comms_[comm].instances;
-  auto it = all.find(sequence);
+  const auto it = Find(&all, sequence);
   return it == all.end() ? nullptr : &it->second;
 }
 
@@ -229,7 +250,7 @@ void Matcher::Post(const PartRef& part, const MemberSlot& slot) {
       beyond_ = comm.opaque = true;
       return;
     }
-    Instance& instance = comm.instances[part.sequence];
+    Instance& instance = Take(&comm.instances, part.sequence);
     if (static_cast<int>(instance.members.size()) < comm.nranks) {
       places_ += static_cast<size_t>(comm.nranks) - instance.members.size();
       if (instance.members.empty() && !spare_members_.empty()) {
@@ -421,7 +442,7 @@ void Matcher::Retire(Communicator& comm, Instances::iterator instance) {
 }
 
 void Matcher::MaybeRetire(Communicator& comm, uint64_t sequence) {
-  const auto it = comm.instances.find(sequence);
+  const auto it = Find(&comm.instances, sequence);
   if (it->second.done >= comm.nranks) {
     if (it->second.mismatch >= 0) mismatches_[it->second.mismatch].completed = true;
     return Retire(comm, it);
