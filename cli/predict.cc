@@ -144,14 +144,16 @@ int Run(PredictFlags flags) {
     status = not_judged.status();
     const bool judges = status.ok() && not_judged->empty();
     if (status.ok() && !judges) predictions.not_judged.push_back(*not_judged);
-    if (judges)
+    if (judges) {
+      replayer::JobPredictor predictor(flags.predict);
+      flags.orders.knows = [&](size_t window) { return predictor.Knows(window); };
       status = replayer::ReadOrders(flags.path, {}, flags.orders, [&](RecordedOrders&& orders) {
-        Predictions window = replayer::Predict(orders, flags.predict);
-        flags.predict.max_states -= std::min(flags.predict.max_states - 1, window.states);
-        replayer::Merge(std::move(window), orders.free, &predictions);
-        progress.Say(WithCommas(predictions.calls) + " calls judged");
+        predictor.Take(orders);
+        progress.Say(WithCommas(predictor.predictions().calls) + " calls judged");
         return EndSignal() == 0;
       });
+      predictions = predictor.Release();
+    }
     if (judges && status.ok() && EndSignal() == 0)
       status = WritePrograms({.folder = flags.output,
                               .stem = kStem,

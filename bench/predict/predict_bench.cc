@@ -38,7 +38,7 @@ constexpr size_t kCallsOfStep = kRanks * 12;
 }
 
 void Append(TraceWriter* writer, testing::RecordedJob* job) {
-  for (const v1::Event& event : job->Drain()) {
+  for (const v1::Event& event : testing::AsCollected(job->Drain())) {
     if (Status status = writer->Append(event); !status.ok()) Fail(status.ToString());
   }
 }
@@ -93,15 +93,17 @@ struct Measured {
 Measured Predict(const std::string& path) {
   Measured measured;
   const auto begin = std::chrono::steady_clock::now();
-  replayer::Predictions all;
+  replayer::JobPredictor predictor({});
   replayer::OrdersOptions options;
   options.max_calls = SIZE_MAX;
+  if (getenv("NAIVE") == nullptr)
+    options.knows = [&](size_t window) { return predictor.Knows(window); };
   const Status status =
       replayer::ReadOrders(path, {}, options, [&](replayer::RecordedOrders&& orders) {
-        replayer::Predictions window = replayer::Predict(orders);
-        replayer::Merge(std::move(window), orders.free, &all);
+        predictor.Take(orders);
         return true;
       });
+  const replayer::Predictions& all = predictor.predictions();
   if (!status.ok()) Fail(status.ToString());
   if (!all.judged)
     Fail("not judged: " + (all.not_judged.empty() ? "no reason" : all.not_judged.front()));

@@ -38,16 +38,16 @@ std::string PredictionsJson(const std::string& path) {
   const uint64_t end_ns = MonoNs() + kLongestNs;
   replayer::PredictOptions options;
   options.progress = [end_ns](const replayer::PredictProgress&) { return MonoNs() < end_ns; };
-  replayer::Predictions all;
+  replayer::JobPredictor predictor(options);
   // What the job says must be run, which the page does not do.
-  const replayer::OrdersOptions orders_options{.buckets_ordered = true};
+  const replayer::OrdersOptions orders_options{
+      .buckets_ordered = true, .knows = [&](size_t window) { return predictor.Knows(window); }};
   const Status status =
       replayer::ReadOrders(path, {}, orders_options, [&](replayer::RecordedOrders&& orders) {
-        replayer::Predictions window = replayer::Predict(orders, options);
-        options.max_states -= std::min(options.max_states - 1, window.states);
-        replayer::Merge(std::move(window), orders.free, &all);
+        predictor.Take(orders);
         return MonoNs() < end_ns;
       });
+  const replayer::Predictions& all = predictor.predictions();
   if (!status.ok()) spdlog::info("page: {}", status.message());
   if (!status.ok() || !all.judged) return "";
   ordered_json found = Found(all.predicted);

@@ -158,4 +158,21 @@ Predictions Predict(const RecordedOrders& orders, const PredictOptions& options)
   return predictions;
 }
 
+bool JobPredictor::Knows(size_t window) const {
+  return windows_[window].searched && windows_[window].merged.states < options_.max_states;
+}
+
+void JobPredictor::Take(const RecordedOrders& window) {
+  if (window.as) {
+    windows_.emplace_back();  // never named: the first one is
+    MergeAgain(windows_[*window.as].merged, window.not_judged, &all_);
+  } else {
+    Predictions predictions = Predict(window, options_);
+    windows_.push_back({SummaryOf(predictions), predictions.states < options_.max_states});
+    Merge(std::move(predictions), window.free, &all_);
+  }
+  const size_t states = windows_[window.as.value_or(windows_.size() - 1)].merged.states;
+  options_.max_states -= std::min(options_.max_states - 1, states);
+}
+
 }  // namespace gordian::replayer

@@ -12,6 +12,8 @@
 
 #include <cstddef>
 #include <functional>
+#include <utility>
+#include <vector>
 
 #include "replayer/predict/prediction.h"
 #include "replayer/predict/recorded_orders.h"
@@ -33,6 +35,39 @@ struct PredictOptions {
 
 // Of one window.
 Predictions Predict(const RecordedOrders& orders, const PredictOptions& options = {});
+
+// Predicts a job window by window. Of windows that are equal in all that matters it looks at one:
+//
+//   JobPredictor predictor(options);
+//   orders_options.knows = [&](size_t earlier) { return predictor.Knows(earlier); };
+//   ReadOrders(path, {}, orders_options, [&](RecordedOrders&& orders) {
+//     predictor.Take(orders);
+//     return true;
+//   });
+//
+// The predictions are those of Predict() of each window with its calls, merged. Not thread-safe.
+class JobPredictor {
+ public:
+  // `max_states` is of all windows.
+  explicit JobPredictor(PredictOptions options) : options_(std::move(options)) {}
+
+  // Whether a further window with the same calls would have the same predictions: not where the
+  // search would be broken off elsewhere.
+  bool Knows(size_t window) const;
+  void Take(const RecordedOrders& window);
+  const Predictions& predictions() const { return all_; }
+  Predictions&& Release() { return std::move(all_); }
+
+ private:
+  struct Window {
+    MergedWindow merged;
+    bool searched = false;  // the search was not broken off after so many states
+  };
+
+  PredictOptions options_;
+  std::vector<Window> windows_;
+  Predictions all_;
+};
 
 }  // namespace gordian::replayer
 

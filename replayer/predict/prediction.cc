@@ -41,6 +41,34 @@ void PredictionList::MoveTo(Predictions* all) {
   }
 }
 
+namespace {
+
+// One of each of these sites, in the order of the sites.
+void Arrange(std::vector<std::vector<Prediction>*> lists, Predictions* all) {
+  std::map<std::set<std::string>, Prediction> found;
+  for (std::vector<Prediction>* const list : lists) {
+    for (Prediction& prediction : std::exchange(*list, {})) {
+      const std::set<std::string> sites = prediction.sites;
+      if (const auto known = found.find(sites); known != found.end()) {
+        Join(std::move(prediction), &known->second);
+      } else {
+        found.emplace(sites, std::move(prediction));
+      }
+    }
+  }
+  for (auto& [sites, prediction] : found)
+    (prediction.doubt.empty() ? all->predicted : all->unconfirmed).push_back(std::move(prediction));
+}
+
+void AddReasons(const std::vector<std::string>& reasons, Predictions* all) {
+  for (const std::string& why : reasons) {
+    if (std::find(all->not_judged.begin(), all->not_judged.end(), why) == all->not_judged.end())
+      all->not_judged.push_back(why);
+  }
+}
+
+}  // namespace
+
 void Merge(Predictions&& window, bool free, Predictions* all) {
   if (all->windows == 0) {
     *all = std::move(window);
@@ -48,25 +76,8 @@ void Merge(Predictions&& window, bool free, Predictions* all) {
     return;
   }
   ++all->windows;
-  std::map<std::set<std::string>, Prediction> found;
-  for (Predictions* const of : {all, &window}) {
-    for (std::vector<Prediction>* const list : {&of->predicted, &of->unconfirmed}) {
-      for (Prediction& prediction : std::exchange(*list, {})) {
-        const std::set<std::string> sites = prediction.sites;
-        if (const auto known = found.find(sites); known != found.end()) {
-          Join(std::move(prediction), &known->second);
-        } else {
-          found.emplace(sites, std::move(prediction));
-        }
-      }
-    }
-  }
-  for (auto& [sites, prediction] : found)
-    (prediction.doubt.empty() ? all->predicted : all->unconfirmed).push_back(std::move(prediction));
-  for (std::string& why : window.not_judged) {
-    if (std::find(all->not_judged.begin(), all->not_judged.end(), why) == all->not_judged.end())
-      all->not_judged.push_back(std::move(why));
-  }
+  Arrange({&all->predicted, &all->unconfirmed, &window.predicted, &window.unconfirmed}, all);
+  AddReasons(window.not_judged, all);
   all->judged |= window.judged;
   // Orders across windows were not tried.
   all->complete &= window.complete && !free;
@@ -75,6 +86,33 @@ void Merge(Predictions&& window, bool free, Predictions* all) {
   all->ranks = std::max(all->ranks, window.ranks);
   all->calls += window.calls;
   all->left_out += window.left_out;
+}
+
+MergedWindow SummaryOf(const Predictions& window) {
+  MergedWindow summary{
+      .candidates = window.candidates, .states = window.states, .calls = window.calls};
+  for (const auto* const list : {&window.predicted, &window.unconfirmed}) {
+    for (const Prediction& prediction : *list)
+      summary.found.emplace_back(prediction.sites, prediction.alike + 1);
+  }
+  return summary;
+}
+
+void MergeAgain(const MergedWindow& window, const std::vector<std::string>& reasons,
+                Predictions* all) {
+  if (all->windows++ == 1) Arrange({&all->predicted, &all->unconfirmed}, all);
+  for (const auto& [sites, count] : window.found) {
+    for (auto* const list : {&all->predicted, &all->unconfirmed}) {
+      for (Prediction& known : *list) {
+        if (known.sites == sites) known.alike += count;
+      }
+    }
+  }
+  AddReasons(reasons, all);
+  all->complete = false;  // orders across windows were not tried
+  all->candidates += window.candidates;
+  all->states += window.states;
+  all->calls += window.calls;
 }
 
 }  // namespace gordian::replayer

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "replayer/record/schedule.h"
@@ -54,6 +55,16 @@ struct Predictions {
 
 // Adds the predictions of the next window of the same job.
 void Merge(Predictions&& window, bool free, Predictions* all);
+
+// What is left to add of a window with the same predictions as one that Merge has added.
+struct MergedWindow {
+  std::vector<std::pair<std::set<std::string>, size_t>> found;  // their sites, and how many
+  size_t candidates = 0, states = 0, calls = 0;
+};
+MergedWindow SummaryOf(const Predictions& window);  // before Merge
+// `reasons`: why something of this window, and not of the other one, is not judged.
+void MergeAgain(const MergedWindow& window, const std::vector<std::string>& reasons,
+                Predictions* all);
 
 // Predictions of one window; of those with equal sites, one.
 class PredictionList {

@@ -1,36 +1,47 @@
 #include "replayer/predict/recorded_orders.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
-#include <span>
+#include <optional>
 #include <tuple>
-#include <unordered_map>
 
 #include "analyzer/model/verdict/check_catalogue.h"
 #include "analyzer/model/verdict/names.h"
 #include "replayer/predict/readiness.h"
+#include "replayer/predict/turns.h"
+#include "replayer/predict/window_key.h"
+#include "replayer/predict/windows.h"
+#include "replayer/record/call_log.h"
 #include "replayer/record/needed_calls.h"
 
 namespace gordian::replayer {
 namespace {
 
-using model::Call;
 using model::ProcessId;
 using model::ThreadId;
-using model::WaitKind;
-using model::WorkKind;
 
-// So often must two threads have taken turns before something unseen may order them.
-constexpr size_t kTurnRuns = 6;
-// Of a process with more call sites, pairs are not compared.
-constexpr size_t kMostSites = 1000;
+// When what rounds know of a thread changes, as KeepLives() reads it.
+LifeMoments MomentsOf(const ThreadLives& lives) {
+  LifeMoments moments;
+  for (const auto& [thread, life] : lives) {
+    std::vector<uint64_t>& of = moments[thread.first];
+    of.insert(of.end(), {life.from_ns + (life.from_ns < UINT64_MAX), life.until_ns, life.waits_ns,
+                         life.free_ns});
+  }
+  for (auto& [process, of] : moments) {
+    std::sort(of.begin(), of.end());
+    of.erase(std::unique(of.begin(), of.end()), of.end());
+  }
+  return moments;
+}
 
 class Reader {
  public:
-  Reader(const JobFacts& facts, const ThreadLives& lives, std::vector<std::string> ready_sites,
-         const OrdersOptions& options)
+  Reader(const JobFacts& facts, const CallLog& log, const ThreadLives& lives,
+         std::vector<std::string> ready_sites, const OrdersOptions& options)
       : facts_(facts),
-        names_(facts.execution, facts.matcher),
+        log_(log),
         lives_(lives),
         ready_sites_(std::move(ready_sites)),
         options_(options) {}
@@ -41,57 +52,43 @@ class Reader {
       sink({.not_judged = std::move(not_judged_)});
       return;
     }
-    for (const auto& [id, recorded] : facts_.recording.processes()) {
-      if (!names_.incarnations().Replaced(id)) Read(id, recorded);
-    }
-    Begin();
-    size_t before = 0;
-    for (const auto& [id, rank] : ranks_) {
-      const auto earlier = [begin = rank.begin](const RecordedCall& call) {
-        return Wanted(call) && call.order < begin;
-      };
-      before += static_cast<size_t>(
-          std::count_if(rank.recorded->calls.begin(), rank.recorded->calls.end(), earlier));
-    }
-    for (const auto& [id, rank] : ranks_) Use(id, rank, 0, rank.begin);
-    FindTurns();
+    windows_.emplace(facts_, log_);
+    if (windows_->unknown_comm()) Say("the creation of a communicator is not in the record");
+    for (const auto& [id, rank] : windows_->ranks()) Use(id, rank, 0, rank.begin);
+    free_ = !options_.threads_ordered && windows_->HasThreads();
+    if (free_) FindTurns();
     FindReady();
-    const bool free = !options_.threads_ordered && HasThreads();
-    size_t left = options_.max_calls;
-    while (true) {
-      orders_ = {.free = free, .ready_sites = ready_sites_, .before = std::exchange(before, 0)};
-      const bool more = End(free ? std::min(options_.window, left) : left);
-      Take();
+    const LifeMoments moments = MomentsOf(lives_);
+    std::map<WindowKey, size_t> numbers;  // of windows without a reason not to judge them
+    size_t left = options_.max_calls, before = windows_->before();
+    for (size_t number = 0;; ++number) {
+      orders_ = {.free = free_, .ready_sites = ready_sites_, .before = std::exchange(before, 0)};
+      const bool more = windows_->Next(free_ ? std::min(options_.window, left) : left);
+      CountCalls();
       left -= std::min(left, orders_.calls);
       const bool last = !more || orders_.calls == 0 || left == 0;
+      const bool folds = free_ && options_.knows && not_judged_.empty();
+      const WindowKey key = folds ? KeyOf(*windows_, moments, connected_changes_) : WindowKey();
+      const auto known = folds ? numbers.find(key) : numbers.end();
+      if (known != numbers.end() && options_.knows(known->second)) {
+        orders_.as = known->second;
+      } else {
+        Take();
+        if (folds && not_judged_.empty()) numbers.emplace(key, number);
+      }
       if (more && last) Say("calls after these");
-      orders_.moments = std::move(job_.orders);
       orders_.not_judged = std::exchange(not_judged_, {});
       if (!sink(std::move(orders_)) || last) return;
-      for (auto& [id, rank] : ranks_) {
-        Use(id, rank, rank.begin, rank.end);
-        rank.begin = rank.end;
-      }
+      for (const auto& [id, rank] : windows_->ranks()) Use(id, rank, rank.begin, rank.end);
     }
   }
 
  private:
-  using Instance =
-      std::tuple<int, int, int, uint64_t>;  // communicator, source, destination, number
-  struct Used {
-    const RecordedCall* call = nullptr;
-    uint64_t first = 0, last = 0;  // orders: of its group
-    Instance instance;
-  };
+  using Rank = Windows::Rank;
   struct Connected {
     bool collectives = false;
     std::vector<std::pair<int, int>> pairs;
     std::set<std::pair<int, int>> known;  // the same
-  };
-  struct Rank {
-    const RecordedProcess* recorded = nullptr;
-    std::vector<Used> used;  // operations, in the order of calls
-    uint64_t begin = 0, end = UINT64_MAX;
   };
 
   void Say(const std::string& text) {
@@ -107,7 +104,7 @@ class Reader {
     if (main.evidence.records_lost > 0)
       Say(std::to_string(main.evidence.records_lost) +
           " records were lost, and with them some calls");
-    if (facts_.recording.host_operations() > 0)
+    if (log_.host_operations() > 0)
       Say("operations of torch.distributed without NCCL are not explored");
     for (const std::string& unseen : main.evidence.not_visible) Say("not visible: " + unseen);
     for (const model::Communicator& comm : facts_.matcher.comms()) {
@@ -118,172 +115,47 @@ class Reader {
         Say(std::to_string(unseen) + " members of " +
             (comm.name.empty() ? "a communicator" : comm.name) + " are not in the record");
     }
-    for (const auto& [id, recorded] : facts_.recording.processes()) {
-      if (!recorded.graphs.empty()) Say("operations in CUDA graphs are not explored");
-      for (const RecordedCall& call : recorded.calls) {
-        if (call.work == WorkKind::kMemoryWait) Say("waits for values in memory are not explored");
-        if ((call.flags & model::kNonBlockingComm) != 0)
-          Say("non-blocking communicators are not explored");
-        if (!call.Returned() && call.IsOperation()) Say("a call had not returned");
+    for (const auto& [id, process] : log_.processes()) {
+      if (process.graphs) Say("operations in CUDA graphs are not explored");
+      std::pair<uint64_t, const char*> reasons[] = {
+          {process.memory_wait, "waits for values in memory are not explored"},
+          {process.non_blocking, "non-blocking communicators are not explored"},
+          {process.unreturned, "a call had not returned"}};
+      std::stable_sort(std::begin(reasons), std::end(reasons),
+                       [](const auto& a, const auto& b) { return a.first < b.first; });
+      for (const auto& [order, reason] : reasons) {
+        if (order != LoggedProcess::kNone) Say(reason);
       }
     }
   }
 
-  static bool Counts(const RecordedCall& call) {
-    return call.IsOperation() && !call.Captured() && call.Returned() && model::Took(call.result);
-  }
-
-  // A call that makes or ends communicators: what is before it is not reordered.
-  static bool MakesComms(const RecordedCall& call) {
-    switch (call.call) {
-      case Call::kCommInit:
-      case Call::kCommSplit:
-      case Call::kCommAbort:
-      case Call::kCommWindowRegister:
-        return true;
-      default:
-        return false;
+  void CountCalls() {
+    for (const auto& [id, rank] : windows_->ranks()) {
+      for (size_t call = rank.begin; call < rank.end; ++call)
+        orders_.calls += rank.IsOfWindow(call);
     }
   }
 
-  void Read(ProcessId id, const RecordedProcess& recorded) {
-    Rank& rank = ranks_[id];
-    rank.recorded = &recorded;
-    std::map<std::pair<uint32_t, uint32_t>, std::vector<size_t>> open;  // by thread and group
-    std::map<std::tuple<int, int, int>, uint64_t> numbers;
-    for (const RecordedCall& call : recorded.calls) {
-      if (MakesComms(call))
-        rank.begin = std::max(rank.begin, std::max(call.order, call.end_order) + 1);
-      if (call.call == Call::kGroupEnd) {
-        for (const size_t index : open[{call.thread, call.group}])
-          rank.used[index].last = call.order;
-        open.erase({call.thread, call.group});
-      }
-      if (!Counts(call)) continue;
-      const int comm = CommOf(facts_, id, call.comm);
-      if (comm < 0) {
-        Say("the creation of a communicator is not in the record");
-        continue;
-      }
-      const int me = facts_.execution.Find(id)->comms.find(call.comm)->second.rank;
-      const model::Ends ends = model::EndsOf({call.call, me, call.root_or_peer, call.count});
-      const uint64_t number = numbers[{comm, ends.source, ends.destination}]++;
-      rank.used.push_back(
-          {&call, call.order, call.order, {comm, ends.source, ends.destination, number}});
-      if (!call.InGroup()) continue;
-      std::vector<size_t>& group = open[{call.thread, call.group}];
-      group.push_back(rank.used.size() - 1);
-      rank.used.back().first = rank.used[group.front()].first;
-    }
-  }
-
-  // Raises each rank's first call until operations before it are before it at all of their members.
-  void Begin() {
-    for (bool changed = true; changed;) {
-      changed = false;
-      std::set<Instance> before;
-      for (const auto& [id, rank] : ranks_) {
-        for (const Used& used : rank.used) {
-          if (used.first < rank.begin) before.insert(used.instance);
-        }
-      }
-      for (auto& [id, rank] : ranks_) {
-        for (const Used& used : rank.used) {
-          if (used.last < rank.begin || !before.contains(used.instance)) continue;
-          rank.begin = used.last + 1;
-          changed = true;
-        }
-      }
-    }
-  }
-
-  // Lowers each rank's end until there are no more than `most` calls, and operations are there at all
-  // members. Returns whether calls remain after it.
-  bool End(size_t most) {
-    bool more = false;
-    const size_t of_rank = most / std::max<size_t>(ranks_.size(), 1);
-    for (auto& [id, rank] : ranks_) {
-      rank.end = UINT64_MAX;
-      size_t taken = 0;
-      const auto& calls = rank.recorded->calls;
-      for (auto call = From(calls, rank.begin); call != calls.end(); ++call) {
-        if (!Wanted(*call) || ++taken <= of_rank) continue;
-        rank.end = call->order;
-        more = true;
-        break;
-      }
-    }
-    for (bool changed = true; changed;) {
-      changed = false;
-      std::map<Instance, size_t> members;
-      for (const auto& [id, rank] : ranks_) {
-        for (const Used& used : UsedIn(rank, rank.begin, rank.end)) {
-          if (used.first >= rank.begin && used.last < rank.end) ++members[used.instance];
-        }
-      }
-      for (auto& [id, rank] : ranks_) {
-        for (const Used& used : UsedIn(rank, rank.begin, rank.end)) {
-          if (used.first < rank.begin || used.first >= rank.end) continue;
-          const auto& [comm, source, destination, number] = used.instance;
-          const size_t all =
-              source >= 0 ? 2 : facts_.matcher.comms()[static_cast<size_t>(comm)].members.size();
-          const auto found = members.find(used.instance);
-          if (used.last < rank.end && found != members.end() && found->second == all) continue;
-          rank.end = used.first;
-          changed = true;
-          break;
-        }
-      }
-    }
-    return more;
-  }
-
-  // The first call from that order on.
-  using Calls = decltype(RecordedProcess::calls);
-  static Calls::const_iterator From(const Calls& calls, uint64_t order) {
-    return std::lower_bound(
-        calls.begin(), calls.end(), order,
-        [](const RecordedCall& call, uint64_t wanted) { return call.order < wanted; });
-  }
-  // The operations whose own calls are in [begin, end).
-  static std::span<const Used> UsedIn(const Rank& rank, uint64_t begin, uint64_t end) {
-    const auto at = [&](uint64_t order) {
-      return std::lower_bound(
-          rank.used.begin(), rank.used.end(), order,
-          [](const Used& used, uint64_t wanted) { return used.call->order < wanted; });
-    };
-    return {at(begin), at(end)};
-  }
-
-  static bool Wanted(const RecordedCall& call) {
-    if (Counts(call) || call.call == Call::kGroupEnd) return true;
-    if (call.work == WorkKind::kEventRecord || call.work == WorkKind::kEventWait) return true;
-    return call.call == Call::kHostWait && call.Returned() && model::Took(call.result) &&
-           (call.wait == WaitKind::kStream || call.wait == WaitKind::kEvent ||
-            call.wait == WaitKind::kDevice || call.wait == WaitKind::kFree ||
-            call.wait == WaitKind::kCopy);
-  }
+  // Where the order of the calls does not matter, what can be said of one is said of all of its kind.
+  bool OneOfEach() const { return !free_ && options_.knows && ready_sites_.empty(); }
 
   void Take() {
     NeededCalls needed{.alone = true};
-    for (const auto& [id, rank] : ranks_) {
-      std::set<std::pair<uint32_t, uint32_t>> groups;
-      for (const Used& used : UsedIn(rank, rank.begin, rank.end)) {
-        if (used.first < rank.begin || used.last >= rank.end) continue;
-        needed.comms.insert(std::get<0>(used.instance));
-        if (used.call->InGroup()) groups.insert({used.call->thread, used.call->group});
+    taken_.clear();
+    for (const auto& [id, rank] : windows_->ranks()) {
+      std::vector<bool> seen(OneOfEach() ? rank.kinds.size() : 0);
+      std::vector<RecordedCall>& calls = taken_[id];
+      for (size_t call = rank.begin; call < rank.end; ++call) {
+        const LoggedCall& logged = rank.log->calls[call];
+        if (rank.IsOperationOf(call)) needed.comms.insert(rank.KindOf(call).comm);
+        if (!rank.IsOfWindow(call) || (OneOfEach() && seen[logged.kind])) continue;
+        if (OneOfEach()) seen[logged.kind] = true;
+        calls.push_back(rank.log->Restore(logged));
       }
-      const auto& calls = rank.recorded->calls;
+      if (calls.empty()) continue;
       std::map<uint64_t, NeededCall>& taken = needed.by_process[id];
-      for (auto call = From(calls, rank.begin); call != calls.end() && call->order < rank.end;
-           ++call) {
-        if (!Wanted(*call)) continue;
-        if (call->call == Call::kGroupEnd && !groups.contains({call->thread, call->group}))
-          continue;
-        taken.emplace_hint(taken.end(), call->order, NeededCall{.call = &*call});
-        ++orders_.calls;
-      }
-      if (taken.empty()) needed.by_process.erase(id);
+      for (const RecordedCall& call : calls)
+        taken.emplace_hint(taken.end(), call.order, NeededCall{.call = &call});
     }
     job_ = ScheduleCalls(facts_, needed);
     for (const std::string& why : job_.refused) Say(why);
@@ -295,6 +167,7 @@ class Reader {
       for (const auto& [one, other] : turns_[job_.processes[rank]])
         orders_.turns.insert({rank, one, other});
     }
+    orders_.moments = std::move(job_.orders);
   }
 
   // Communicators are as connected as they were before the first call.
@@ -309,22 +182,28 @@ class Reader {
     }
   }
 
-  // The operations whose groups begin in [begin, end) connect their members.
-  void Use(ProcessId id, const Rank& rank, uint64_t begin, uint64_t end) {
-    for (const Used& used : UsedIn(rank, begin, end)) {
-      const int index = std::get<0>(used.instance);
-      Connected& connected = connected_[index];
-      if (connected.collectives && model::IsCollective(used.call->call) &&
-          !model::IsPairwise(used.call->call))
-        continue;
-      const int me = facts_.execution.Find(id)->comms.find(used.call->comm)->second.rank;
+  // The operations among these calls connect their members.
+  void Use(ProcessId id, const Rank& rank, size_t begin, size_t end) {
+    std::vector<bool>& used = used_[id];
+    used.resize(rank.kinds.size());
+    for (size_t call = begin; call < end; ++call) {
+      const LoggedCall& logged = rank.log->calls[call];
+      if (used[logged.kind] || rank.kinds[logged.kind].channel == Windows::kNone) continue;
+      const CallKind& kind = rank.log->kinds[logged.kind];
+      const int index = rank.kinds[logged.kind].comm;
+      const int me = facts_.execution.Find(id)->comms.find(kind.comm)->second.rank;
       const model::FirstUses uses =
-          model::FirstUsesOf({used.call->call, me, used.call->root_or_peer, used.call->count},
+          model::FirstUsesOf({kind.call, me, kind.root_or_peer, logged.count},
                              facts_.matcher.comms()[static_cast<size_t>(index)].nranks);
+      used[logged.kind] = logged.count > 0;  // an empty one connects less
+      Connected& connected = connected_[index];
+      connected_changes_ += uses.collectives && !connected.collectives;
       connected.collectives |= uses.collectives;
       for (const auto& [peer, sends] : uses.peers) {
         const std::pair pair = sends ? std::pair(me, peer) : std::pair(peer, me);
-        if (connected.known.insert(pair).second) connected.pairs.push_back(pair);
+        if (!connected.known.insert(pair).second) continue;
+        connected.pairs.push_back(pair);
+        ++connected_changes_;
       }
     }
   }
@@ -407,7 +286,17 @@ class Reader {
   void KeepLives(size_t rank, const std::vector<Placed>& all) {
     const ProcessId process = job_.processes[rank];
     const std::vector<ThreadId>& threads = job_.threads[rank];
-    const RecordedProcess& recorded = *ranks_.at(process).recorded;
+    const std::vector<RecordedCall>& calls = taken_.at(process);
+    std::vector<uint64_t> times;  // of `all`
+    for (const Placed& placed : all) {
+      const auto call = std::lower_bound(
+          calls.begin(), calls.end(), placed.order,
+          [](const RecordedCall& one, uint64_t order) { return one.order < order; });
+      times.push_back(call == calls.end() ? 0 : call->time_ns);
+    }
+    const auto time = [&](const Placed& placed) {
+      return times[static_cast<size_t>(&placed - all.data())];
+    };
     for (size_t thread = 0; thread < threads.size(); ++thread) {
       ThreadLife life;
       if (const auto seen = lives_.find({process, threads[thread]}); seen != lives_.end())
@@ -417,10 +306,6 @@ class Reader {
       const auto first = std::find_if(all.begin(), all.end(), own);
       const auto last = std::find_if(all.rbegin(), all.rend(), own);
       if (first == all.end()) continue;
-      const auto time = [&](const Placed& placed) {
-        const RecordedCall* const call = recorded.Find(placed.order);
-        return call == nullptr ? 0 : call->time_ns;
-      };
       for (const Placed& placed : all) {
         if (!own(placed)) continue;
         if (life.waits_ns <= time(placed)) orders_.held.insert(placed.op->id);
@@ -438,35 +323,12 @@ class Reader {
     }
   }
 
-  bool HasThreads() const {
-    return std::any_of(ranks_.begin(), ranks_.end(), [](const auto& rank) {
-      const RecordedCall* first = nullptr;
-      for (const RecordedCall& call : rank.second.recorded->calls) {
-        if (!Wanted(call)) continue;
-        if (first != nullptr && first->thread != call.thread) return true;
-        first = &call;
-      }
-      return false;
-    });
-  }
-
-  // Pairs of call sites that two threads of a process passed in turns, in all that was recorded.
   void FindTurns() {
-    for (const auto& [process, rank] : ranks_) {
-      std::map<std::pair<ThreadId, uint64_t>, std::vector<const RecordedCall*>> sites;
-      for (const RecordedCall& call : rank.recorded->calls) {
-        if (Wanted(call) && call.call != Call::kGroupEnd)
-          sites[{call.thread, call.site}].push_back(&call);
-      }
-      if (sites.size() > kMostSites) continue;
-      for (auto one = sites.begin(); one != sites.end(); ++one) {
-        for (auto other = std::next(one); other != sites.end(); ++other) {
-          if (one->first.first == other->first.first || !InTurns(one->second, other->second))
-            continue;
-          std::string a = Text(process, one->first.second), b = Text(process, other->first.second);
-          if (b < a) std::swap(a, b);
-          turns_[process].insert({std::move(a), std::move(b)});
-        }
+    for (const auto& [process, rank] : windows_->ranks()) {
+      for (const auto& [one, other] : SitesInTurns(*rank.log)) {
+        std::string a = Text(process, one), b = Text(process, other);
+        if (b < a) std::swap(a, b);
+        turns_[process].insert({std::move(a), std::move(b)});
       }
     }
   }
@@ -476,11 +338,13 @@ class Reader {
     if (ready_sites_.empty()) return;
     std::set<std::string> open(ready_sites_.begin(), ready_sites_.end());
     std::set<std::pair<ProcessId, uint64_t>> seen;
-    for (const auto& [process, rank] : ranks_) {
-      for (const Used& used : rank.used) {
-        if (!seen.insert({process, used.call->site}).second) continue;
-        const std::string text = Text(process, used.call->site);
-        std::erase_if(open, [&](const std::string& site) { return IsAt(text, site); });
+    for (const auto& [process, rank] : windows_->ranks()) {
+      for (size_t kind = 0; kind < rank.kinds.size(); ++kind) {
+        const uint64_t site = rank.log->kinds[kind].site;
+        if (rank.kinds[kind].channel == Windows::kNone || !seen.insert({process, site}).second)
+          continue;
+        const std::string text = Text(process, site);
+        std::erase_if(open, [&](const std::string& ready) { return IsAt(text, ready); });
       }
     }
     for (const std::string& site : open)
@@ -491,41 +355,20 @@ class Reader {
     return facts_.site ? facts_.site(process, site).text : "";
   }
 
-  // No two of the calls overlapped, and each thread made as many each time as the time before.
-  static bool InTurns(const std::vector<const RecordedCall*>& one,
-                      const std::vector<const RecordedCall*>& other) {
-    std::vector<std::pair<const RecordedCall*, bool>> merged;
-    for (const RecordedCall* const call : one) merged.emplace_back(call, false);
-    for (const RecordedCall* const call : other) merged.emplace_back(call, true);
-    std::sort(merged.begin(), merged.end(),
-              [](const auto& a, const auto& b) { return a.first->order < b.first->order; });
-    std::vector<size_t> runs;
-    for (size_t i = 0; i < merged.size(); ++i) {
-      const bool same = i > 0 && merged[i].second == merged[i - 1].second;
-      if (i > 0 && !same && merged[i - 1].first->end_order > merged[i].first->order) return false;
-      if (same) {
-        ++runs.back();
-      } else {
-        runs.push_back(1);
-      }
-    }
-    if (runs.size() < kTurnRuns) return false;
-    for (size_t i = 3; i + 1 < runs.size(); ++i) {
-      if (runs[i] != runs[i - 2]) return false;
-    }
-    return true;
-  }
-
   const JobFacts& facts_;
-  const model::Names names_;
+  const CallLog& log_;
   const ThreadLives& lives_;
   const std::vector<std::string> ready_sites_;
-  const OrdersOptions options_;
-  std::map<ProcessId, Rank> ranks_;
+  const OrdersOptions& options_;
+  std::optional<Windows> windows_;
+  bool free_ = false;
   std::map<ProcessId, std::set<std::pair<std::string, std::string>>> turns_;  // of call sites
   std::map<int, Connected> connected_;  // by communicator: before the calls at hand
+  uint64_t connected_changes_ = 0;
+  std::map<ProcessId, std::vector<bool>> used_;  // by kind of call: it connects nothing more
   std::vector<std::string> not_judged_;
-  UnfinishedJob job_;  // the calls at hand
+  std::map<ProcessId, std::vector<RecordedCall>> taken_;  // the calls at hand
+  UnfinishedJob job_;                                     // ... scheduled
   RecordedOrders orders_;
 };
 
@@ -534,10 +377,14 @@ class Reader {
 Status ReadOrders(const std::string& path, const ExtractOptions& extract,
                   const OrdersOptions& options, const OrdersSink& sink) {
   ExtractOptions with = extract;
-  with.with_facts = [&](const JobFacts& facts, const ThreadLives& lives,
-                        const Extracted& extracted) {
+  CallLog log;
+  with.on_record = [&](const model::CallRecord& record) { log.OnRecord(record); };
+  with.with_facts = [&](const JobFacts& all, const ThreadLives& lives, const Extracted& extracted) {
+    log.Finish();
+    JobFacts facts = all;
+    facts.operations = log.operations();
     const Origin& origin = extracted.schedule.origin;
-    Reader(facts, lives,
+    Reader(facts, log, lives,
            options.buckets_ordered ? std::vector<std::string>() : extracted.ready_sites, options)
         .Run([&](RecordedOrders&& orders) {
           orders.schedule.environment = extracted.schedule.environment;

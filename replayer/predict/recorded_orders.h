@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -31,6 +32,11 @@ struct OrdersOptions {
   bool buckets_ordered = false;  // so do calls that the job says come in any order (readiness.h)
   size_t window = 2000;          // so many calls at once, of all ranks; windows keep their order
   size_t max_calls = 100'000;    // in all; more are not judged
+  // Asked of a window that equals an earlier one in all that results depend on: whether it can be
+  // given as that one's number, without its calls. If set, and the calls of all threads have one
+  // order, the one window holds only the first of the calls of each kind. Empty: every window has
+  // its calls.
+  std::function<bool(size_t earlier)> knows;
 };
 
 // Two threads of a rank that made these calls in turns, each time in the same order.
@@ -50,6 +56,7 @@ struct Sharing {
 };
 
 struct RecordedOrders {
+  std::optional<size_t> as;  // equals that window, counted from 0: has its number of calls alone
   Schedule schedule;
   std::vector<std::vector<OpId>> recorded;  // each rank's calls in the recorded order
   // When each call began and returned in its process, as numbers of records; 0: it has not returned.

@@ -49,8 +49,10 @@ class Reading {
         with_facts_(options.with_facts),
         events_(&model_) {
     if (with_facts_) events_.TellRounds([this](const model::Round& round) { NoteLives(round); });
-    events_.Tell([](const model::ProcessInfo&) {},
-                 [this](const model::CallRecord& record) { recording_.OnRecord(record); });
+    auto on_record = options.on_record;
+    if (!on_record)
+      on_record = [this](const model::CallRecord& record) { recording_.OnRecord(record); };
+    events_.Tell([](const model::ProcessInfo&) {}, std::move(on_record));
     events_.TellSites([this](uint32_t process, uint64_t site, const std::string& text) {
       sites_.OnPythonSite(process, site, text);
     });
@@ -111,7 +113,8 @@ class Reading {
                          const analyzer::CallSite place = sites_.Resolve(id, site);
                          return SiteText{ShortForm(place, site), place.file, place.line};
                        },
-                   .symbol = [this](uint16_t call) { return events_.Symbol(call); }};
+                   .symbol = [this](uint16_t call) { return events_.Symbol(call); },
+                   .operations = recording_.operations()};
     if (!with_facts_ && extracted.refused.empty()) {
       UnfinishedJob job = wanted_steps_ ? StepsOf(facts) : ScheduleUnfinished(facts);
       extracted.schedule = std::move(job.schedule);

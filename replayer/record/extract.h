@@ -44,6 +44,8 @@ struct ExtractOptions {
   // If set: called with what was read, when its threads were alive, and a schedule that holds only
   // settings and origin, in place of all that.
   std::function<void(const JobFacts&, const ThreadLives&, const Extracted&)> with_facts;
+  // If set: takes the records. JobFacts::recording then stays empty.
+  std::function<void(const model::CallRecord&)> on_record;
 };
 
 // `path` is a .gtrace file or a session that holds one. Errors: as of TraceReader.

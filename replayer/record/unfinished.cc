@@ -636,7 +636,7 @@ class Builder {
     origin.confidence = model::Name(main.confidence);
     origin.summary = main.summary;
     origin.ranks = static_cast<size_t>(std::max(names_.seen(), 0));
-    origin.operations = facts_.recording.operations();
+    origin.operations = facts_.operations;
     origin.records = main.evidence.records;
   }
 

@@ -35,6 +35,7 @@ struct JobFacts {
   const model::Verdict& verdict;  // of the same round
   std::function<SiteText(model::ProcessId, uint64_t)> site;
   std::function<std::string(uint16_t)> symbol;  // name of a call id; may be empty
+  uint64_t operations = 0;                      // of NCCL, called; captured ones count once
 };
 
 struct UnfinishedJob {
