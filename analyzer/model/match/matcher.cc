@@ -16,14 +16,19 @@ constexpr int kMaxRanks = 1 << 17;  // more is a damaged record
 constexpr size_t kPlaces = 1 << 20;
 constexpr size_t kPlacesOfProcess = 4096;
 
-// Mostly there are no gaps between the numbers: then it stands where its number says.
+// Mostly it is the first one or the last one, or there are no gaps between the numbers: then it
+// stands where its number says.
 Instances::iterator Find(Instances* all, uint64_t sequence) {
-  if (!all->empty()) {
-    const uint64_t place = sequence - all->begin()->first;  // huge, if it is less
-    if (place < all->size()) {
-      const auto there = all->nth(place);
-      if (there->first == sequence) return there;
-    }
+  if (all->empty()) return all->end();
+  const auto first = all->begin();
+  if (first->first == sequence) return first;
+  const auto last = std::prev(all->end());
+  if (last->first == sequence) return last;
+  if (sequence < first->first || sequence > last->first) return all->end();
+  const uint64_t place = sequence - first->first;
+  if (place < all->size()) {
+    const auto there = all->nth(place);
+    if (there->first == sequence) return there;
   }
   return all->find(sequence);
 }
