@@ -64,7 +64,7 @@ class Reader {
     for (size_t number = 0;; ++number) {
       orders_ = {.free = free_, .ready_sites = ready_sites_, .before = std::exchange(before, 0)};
       const bool more = windows_->Next(free_ ? std::min(options_.window, left) : left);
-      CountCalls();
+      orders_.calls = windows_->calls();
       left -= std::min(left, orders_.calls);
       const bool last = !more || orders_.calls == 0 || left == 0;
       const bool folds = free_ && options_.knows && not_judged_.empty();
@@ -129,13 +129,6 @@ class Reader {
     }
   }
 
-  void CountCalls() {
-    for (const auto& [id, rank] : windows_->ranks()) {
-      for (size_t call = rank.begin; call < rank.end; ++call)
-        orders_.calls += rank.IsOfWindow(call);
-    }
-  }
-
   // Where the order of the calls does not matter, what can be said of one is said of all of its kind.
   bool OneOfEach() const { return !free_ && options_.knows && ready_sites_.empty(); }
 
@@ -184,8 +177,12 @@ class Reader {
 
   // The operations among these calls connect their members.
   void Use(ProcessId id, const Rank& rank, size_t begin, size_t end) {
-    std::vector<bool>& used = used_[id];
-    used.resize(rank.kinds.size());
+    auto& [left, used] = used_[id];
+    if (used.empty()) {
+      used.resize(rank.kinds.size());
+      left = rank.operation_kinds;
+    }
+    if (left == 0) return;
     for (size_t call = begin; call < end; ++call) {
       const LoggedCall& logged = rank.log->calls[call];
       if (used[logged.kind] || rank.kinds[logged.kind].channel == Windows::kNone) continue;
@@ -196,6 +193,7 @@ class Reader {
           model::FirstUsesOf({kind.call, me, kind.root_or_peer, logged.count},
                              facts_.matcher.comms()[static_cast<size_t>(index)].nranks);
       used[logged.kind] = logged.count > 0;  // an empty one connects less
+      left -= used[logged.kind];
       Connected& connected = connected_[index];
       connected_changes_ += uses.collectives && !connected.collectives;
       connected.collectives |= uses.collectives;
@@ -365,7 +363,9 @@ class Reader {
   std::map<ProcessId, std::set<std::pair<std::string, std::string>>> turns_;  // of call sites
   std::map<int, Connected> connected_;  // by communicator: before the calls at hand
   uint64_t connected_changes_ = 0;
-  std::map<ProcessId, std::vector<bool>> used_;  // by kind of call: it connects nothing more
+  // How many kinds of operations may connect something, and by kind of call: it connects nothing
+  // more.
+  std::map<ProcessId, std::pair<size_t, std::vector<bool>>> used_;
   std::vector<std::string> not_judged_;
   std::map<ProcessId, std::vector<RecordedCall>> taken_;  // the calls at hand
   UnfinishedJob job_;                                     // ... scheduled

@@ -54,9 +54,8 @@ class Comparison {
 std::vector<std::pair<uint64_t, uint64_t>> SitesInTurns(const LoggedProcess& process) {
   std::map<std::pair<uint32_t, uint64_t>, std::vector<uint32_t>> sites;  // by thread and site
   std::vector<std::vector<uint32_t>*> of_kind(process.kinds.size(), nullptr);
-  uint32_t index = 0;
-  for (const LoggedCall& call : process.calls) {
-    const uint32_t own = index++;
+  for (uint32_t own = 0; own < process.calls.size(); ++own) {
+    const LoggedCall& call = process.calls[own];
     const CallKind& kind = process.kinds[call.kind];
     if (kind.IsGroupEnd()) continue;
     std::vector<uint32_t>*& calls = of_kind[call.kind];

@@ -46,9 +46,10 @@ class Era {
 constexpr uint64_t kFirstGroup = 1u << 17, kBegunBefore = 1u << 18;
 
 void AddRank(const Windows::Rank& rank, const std::vector<uint64_t>* moments, Hasher* hasher) {
-  const LoggedProcess::Calls& calls = rank.log->calls;
+  const Blocks<LoggedCall>& calls = rank.log->calls;
   Era era(moments);
-  std::vector<std::pair<bool, uint16_t>> groups(rank.threads);  // of each thread: its latest, if any
+  std::vector<std::pair<bool, uint16_t>> groups(
+      rank.threads);  // of each thread: its latest, if any
   size_t added = 0;
   for (size_t at = rank.begin; at < rank.end; ++at) {
     const LoggedCall& call = calls[at];

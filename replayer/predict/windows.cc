@@ -22,6 +22,16 @@ Windows::Windows(const JobFacts& facts, const CallLog& log) : facts_(facts) {
   for (auto& [id, rank] : ranks_) rank.end = rank.begin;
 }
 
+size_t Windows::calls() const {
+  size_t calls = 0;
+  for (const auto& [id, rank] : ranks_) {
+    calls += rank.end - rank.begin;
+    if (!rank.group_ends) continue;
+    for (size_t call = rank.begin; call < rank.end; ++call) calls -= !rank.IsOfWindow(call);
+  }
+  return calls;
+}
+
 size_t Windows::before() const {
   size_t before = 0;
   for (const auto& [id, rank] : ranks_) before += rank.begin;
@@ -40,6 +50,7 @@ void Windows::Know(ProcessId id, uint32_t number, Known* known, Rank* rank) {
   kind.called = true;
   kind.thread = known->threads.try_emplace(call.thread, rank->threads).first->second;
   rank->threads = static_cast<uint32_t>(known->threads.size());
+  rank->group_ends |= call.IsGroupEnd();
   if (!call.IsOperation()) return;
   kind.comm = CommOf(facts_, id, call.comm);
   if (kind.comm < 0) {
@@ -48,14 +59,14 @@ void Windows::Know(ProcessId id, uint32_t number, Known* known, Rank* rank) {
   }
   const int me = facts_.execution.Find(id)->comms.find(call.comm)->second.rank;
   const model::Ends ends = model::EndsOf({call.call, me, call.root_or_peer});
-  const auto [channel, added] =
-      channel_of_.try_emplace({kind.comm, ends.source, ends.destination},
-                              static_cast<uint32_t>(channels_.size()));
+  const auto [channel, added] = channel_of_.try_emplace({kind.comm, ends.source, ends.destination},
+                                                        static_cast<uint32_t>(channels_.size()));
   if (added) {
     const model::Communicator& comm = facts_.matcher.comms()[static_cast<size_t>(kind.comm)];
     channels_.emplace_back().members = ends.source >= 0 ? 2 : comm.members.size();
   }
   kind.channel = channel->second;
+  ++rank->operation_kinds;
   kind.counter =
       known->counters.try_emplace(kind.channel, static_cast<uint32_t>(rank->counters.size()))
           .first->second;
@@ -68,9 +79,8 @@ void Windows::Read(ProcessId id, Rank* rank) {
   rank->numbers.resize(log.calls.size());
   Known known;
   std::map<std::pair<uint32_t, uint16_t>, uint32_t> open;  // groups, by thread and number
-  uint32_t at = 0;
-  for (const LoggedCall& call : log.calls) {
-    const uint32_t index = at++;
+  for (uint32_t index = 0; index < log.calls.size(); ++index) {
+    const LoggedCall& call = log.calls[index];
     if (call.order < log.comms_made) rank->begin = index + 1;
     Kind& kind = rank->kinds[call.kind];
     if (!kind.called) Know(id, call.kind, &known, rank);
@@ -81,8 +91,7 @@ void Windows::Read(ProcessId id, Rank* rank) {
     const std::pair key(about.thread, call.group);
     if (grouped) {
       if (rank->group_of.empty()) rank->group_of.resize(log.calls.size(), kNone);
-      const auto [group, begun] =
-          open.try_emplace(key, static_cast<uint32_t>(rank->groups.size()));
+      const auto [group, begun] = open.try_emplace(key, static_cast<uint32_t>(rank->groups.size()));
       if (begun) rank->groups.push_back({.first = index});
       rank->group_of[index] = group->second;
     } else if (const auto group = open.find(key); group != open.end()) {
@@ -113,10 +122,8 @@ void Windows::Begin() {
     }
     if (!any) return;
     for (auto& [id, rank] : ranks_) {
-      uint32_t call = 0;
-      for (const LoggedCall& logged : rank.log->calls) {
-        const uint32_t own = call++;
-        const uint32_t channel = rank.kinds[logged.kind].channel;
+      for (size_t own = 0; own < rank.log->calls.size(); ++own) {
+        const uint32_t channel = rank.KindOf(own).channel;
         if (channel == kNone || before[channel].size() <= rank.numbers[own]) continue;
         const Group span = rank.SpanOf(own);
         if (span.last < rank.begin || !before[channel][rank.numbers[own]]) continue;
@@ -129,33 +136,28 @@ void Windows::Begin() {
 
 // Counts the members of each operation of the window.
 void Windows::Count() {
-  for (const uint32_t channel : counted_) channels_[channel].least = kNone;
-  counted_.clear();
-  const auto each = [this](const auto& visit) {
-    for (const auto& [id, rank] : ranks_) {
-      for (size_t call = rank.begin; call < rank.end; ++call) {
-        if (rank.IsOperationOf(call))
-          visit(rank.KindOf(call).channel, rank.numbers[call]);
-      }
-    }
-  };
-  each([this](uint32_t number, uint32_t operation) {
-    Channel& channel = channels_[number];
-    if (channel.least == kNone) {
-      counted_.push_back(number);
-      channel.least = channel.most = operation;
-    }
-    channel.least = std::min(channel.least, operation);
-    channel.most = std::max(channel.most, operation);
-  });
-  for (const uint32_t number : counted_) {
-    Channel& channel = channels_[number];
-    channel.seen.assign(channel.most - channel.least + 1, 0);
+  for (const uint32_t channel : counted_) {
+    channels_[channel].least = kNone;
+    channels_[channel].seen.clear();
   }
-  each([this](uint32_t number, uint32_t operation) {
-    Channel& channel = channels_[number];
-    ++channel.seen[operation - channel.least];
-  });
+  counted_.clear();
+  for (const auto& [id, rank] : ranks_) {
+    for (size_t call = rank.begin; call < rank.end; ++call) {
+      if (!rank.IsOperationOf(call)) continue;
+      Channel& channel = channels_[rank.KindOf(call).channel];
+      const uint32_t number = rank.numbers[call];
+      if (channel.least == kNone) {
+        counted_.push_back(rank.KindOf(call).channel);
+        channel.least = number;
+      } else if (number < channel.least) {
+        channel.seen.insert(channel.seen.begin(), channel.least - number, 0);
+        channel.least = number;
+      }
+      const size_t place = number - channel.least;
+      if (channel.seen.size() <= place) channel.seen.resize(place + 1);
+      ++channel.seen[place];
+    }
+  }
 }
 
 // Lowers the rank's end to its first operation that not all members have. Returns whether it did.

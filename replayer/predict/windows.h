@@ -27,8 +27,8 @@ class Windows {
   static constexpr uint32_t kNone = UINT32_MAX;
 
   struct Kind {
-    bool called = false;      // by a call in the log
-    int comm = -1;            // index into Matcher::comms(); -1: no operation, or not known
+    bool called = false;  // by a call in the log
+    int comm = -1;        // index into Matcher::comms(); -1: no operation, or not known
     uint32_t channel = kNone;
     uint32_t counter = kNone;  // index into Rank::counters
     uint32_t thread = 0;       // numbered as they come
@@ -49,6 +49,8 @@ class Windows {
     std::vector<uint32_t> group_of;
     std::vector<Group> groups;
     uint32_t threads = 0;
+    size_t operation_kinds = 0;  // whose channel is known
+    bool group_ends = false;     // it made calls that end groups
 
     const Kind& KindOf(size_t call) const { return kinds[log->calls[call].kind]; }
     // From where on the call's operation is under way, and up to where; of calls outside of groups
@@ -77,8 +79,8 @@ class Windows {
   const std::map<model::ProcessId, Rank>& ranks() const { return ranks_; }
   // The creation of an operation's communicator is not in the record.
   bool unknown_comm() const { return unknown_comm_; }
-  // Calls before the first window.
-  size_t before() const;
+  size_t calls() const;   // of the window
+  size_t before() const;  // calls before the first window
   // Some process made calls by several threads.
   bool HasThreads() const;
 
@@ -90,7 +92,7 @@ class Windows {
   struct Channel {
     size_t members = 0;
     // While a window is cut: how many members have each number, from `least` on.
-    uint32_t least = kNone, most = 0;
+    uint32_t least = kNone;
     std::vector<uint32_t> seen;
   };
 

@@ -37,6 +37,15 @@ bool Counts(const LoggedCall& call, const CallKind& kind) {
          (kind.flags & model::kCapturing) == 0;
 }
 
+void Sort(Blocks<LoggedCall>* calls) {
+  std::vector<LoggedCall> all;
+  all.reserve(calls->size());
+  for (size_t i = 0; i < calls->size(); ++i) all.push_back((*calls)[i]);
+  std::stable_sort(all.begin(), all.end(),
+                   [](const LoggedCall& a, const LoggedCall& b) { return a.order < b.order; });
+  for (size_t i = 0; i < all.size(); ++i) (*calls)[i] = all[i];
+}
+
 }  // namespace
 
 RecordedCall LoggedProcess::Restore(const LoggedCall& call) const {
@@ -101,8 +110,7 @@ uint32_t CallLog::KindOf(Process* process, const CallKind& kind, uint32_t after)
   std::vector<CallKind>& kinds = process->log->kinds;
   if (after != kNoKind && process->next[after] != kNoKind && kinds[process->next[after]] == kind)
     return process->next[after];
-  const auto [known, added] =
-      process->kinds.try_emplace(kind, static_cast<uint32_t>(kinds.size()));
+  const auto [known, added] = process->kinds.try_emplace(kind, static_cast<uint32_t>(kinds.size()));
   if (added) {
     kinds.push_back(kind);
     process->next.push_back(kNoKind);
@@ -216,18 +224,21 @@ void CallLog::Finish() {
   open_.clear();
   latest_ = nullptr;
   for (auto& [id, process] : processes_) {
-    LoggedProcess::Calls& calls = process.calls;
-    for (const LoggedCall& call : calls) {
-      if (call.lasts == LoggedCall::kNotReturned && process.kinds[call.kind].IsOperation())
+    Blocks<LoggedCall>& calls = process.calls;
+    size_t kept = 0;
+    bool sorted = true;
+    for (size_t i = 0; i < calls.size(); ++i) {
+      const LoggedCall call = calls[i];
+      const CallKind& kind = process.kinds[call.kind];
+      if (call.lasts == LoggedCall::kNotReturned && kind.IsOperation())
         process.unreturned = std::min(process.unreturned, call.order);
+      if (!Counts(call, kind)) continue;
+      sorted &= kept == 0 || calls[kept - 1].order < call.order;
+      if (kept != i) calls[kept] = call;
+      ++kept;
     }
-    const auto useless = [&kinds = process.kinds](const LoggedCall& call) {
-      return !Counts(call, kinds[call.kind]);
-    };
-    calls.erase(std::remove_if(calls.begin(), calls.end(), useless), calls.end());
-    const auto before = [](const LoggedCall& a, const LoggedCall& b) { return a.order < b.order; };
-    if (!std::is_sorted(calls.begin(), calls.end(), before))
-      std::sort(calls.begin(), calls.end(), before);
+    calls.Shrink(kept);
+    if (!sorted) Sort(&calls);
   }
 }
 

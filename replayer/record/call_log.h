@@ -8,7 +8,6 @@
 #ifndef GORDIAN_REPLAYER_RECORD_CALL_LOG_H_
 #define GORDIAN_REPLAYER_RECORD_CALL_LOG_H_
 
-#include <boost/container/deque.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "analyzer/model/facts/event.h"
+#include "replayer/record/blocks.h"
 #include "replayer/record/recording.h"
 
 namespace gordian::replayer {
@@ -53,18 +53,13 @@ struct LoggedCall {
   uint64_t count = 0;             // elements
   uint32_t lasts = kNotReturned;  // so many records later it returned; more than 2^32 - 2: as that
   uint32_t kind = 0;              // index into LoggedProcess::kinds
-  uint16_t group = 0;             // low bits of its thread's number of the group that it is in, or ends
+  uint16_t group = 0;  // low bits of its thread's number of the group that it is in, or ends
 
   uint64_t end_order() const { return lasts == kNotReturned ? 0 : order + lasts; }
 };
 
 struct LoggedProcess {
-  // Sorted by `order` after Finish(). In blocks, since a vector would need twice the memory while
-  // it grows.
-  using Calls =
-      boost::container::deque<LoggedCall, void,
-                              boost::container::deque_options_t<boost::container::block_bytes<8192>>>;
-  Calls calls;
+  Blocks<LoggedCall> calls;  // sorted by `order` after Finish()
   std::vector<CallKind> kinds;
   // Calls that make or end communicators, returned or not, are before this order.
   uint64_t comms_made = 0;

@@ -183,8 +183,7 @@ class WindowsTest : public ::testing::Test {
   std::string path_;
 };
 
-std::vector<RecordedOrders> All(
-    const std::function<Status(const OrdersSink&)>& read) {
+std::vector<RecordedOrders> All(const std::function<Status(const OrdersSink&)>& read) {
   std::vector<RecordedOrders> all;
   const Status status = read([&](RecordedOrders&& orders) {
     all.push_back(std::move(orders));
@@ -238,8 +237,10 @@ TEST_F(WindowsTest, AreThoseOfTheNaiveReader) {
     options.window = 6 + random() % 60;
     if (random() % 3 == 0) options.max_calls = 20 + random() % 100;
     options.threads_ordered = random() % 8 == 0;
-    const auto now = All([&](const OrdersSink& sink) { return ReadOrders(path_, {}, options, sink); });
-    const auto then = All([&](const OrdersSink& sink) { return NaiveReadOrders(path_, options, sink); });
+    const auto now =
+        All([&](const OrdersSink& sink) { return ReadOrders(path_, {}, options, sink); });
+    const auto then =
+        All([&](const OrdersSink& sink) { return NaiveReadOrders(path_, options, sink); });
     ASSERT_EQ(now.size(), then.size());
     for (size_t i = 0; i < now.size(); ++i) {
       SCOPED_TRACE(i);
