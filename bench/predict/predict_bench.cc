@@ -1,21 +1,25 @@
-// How long `gordian predict` takes from opening a trace to its findings, and how much memory.
+// How long `gordian predict` takes from opening a trace to its findings, and how much memory: for
+// windows that are alike once ("now"), and for each window by itself.
 //
-//   bench_predict [CALLS ...]      (default: 10000 100000 1000000)
+//   bench_predict [CALLS ...]      (default: 1000000 10000000)
 //
 // The trace: two ranks of two threads each that train. A step has eight all-reduces of one thread,
 // two all-gathers of another one, on another communicator, and a wait of each for its stream. The
 // threads have streams of their own ("apart": no order hangs), or share one ("together": some do).
+// They take turns in the same way in each step ("alike"), or at random ("mixed").
 //
-// The ratio comes first: time a call, by that of the first size. Exits with 1 where the finding is
-// wrong.
+// The ratio comes first: processor time of each window by itself, by that now. Both read the trace
+// in the same way. Exits with 1 where a finding is wrong, or the two differ.
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -43,7 +47,12 @@ void Append(TraceWriter* writer, testing::RecordedJob* job) {
   }
 }
 
-void Write(const std::string& path, size_t calls, bool together) {
+struct Job {
+  bool together = false;  // on one stream
+  bool mixed = false;
+};
+
+void Write(const std::string& path, size_t calls, const Job& kind) {
   StatusOr<std::unique_ptr<TraceWriter>> writer = TraceWriter::Create(path, {});
   if (!writer.ok()) Fail(writer.status().ToString());
   testing::RecordedJob job(kRanks);
@@ -52,23 +61,32 @@ void Write(const std::string& path, size_t calls, bool together) {
   for (int rank = 0; rank < kRanks; ++rank) {
     const uint32_t stream = job.MakeStream(rank), other = job.MakeStream(rank);
     job.Collective(rank, "ncclAllReduce", kDp, stream, 1024);
-    job.Collective(rank, "ncclAllGather", kTp, together ? stream : other, 1024);
+    job.Collective(rank, "ncclAllGather", kTp, kind.together ? stream : other, 1024);
   }
   job.AllDone();
-  const auto wait = [&](int rank, uint32_t stream) {
-    job.BeginSynchronize(rank, stream);
-    job.EndSynchronize(rank);
+  const uint32_t of_loads = kind.together ? 1 : 2;
+  const auto call = [&](int rank, bool trains, int number) {
+    const int last = trains ? 8 : 2;
+    const uint32_t stream = trains ? 1 : of_loads;
+    job.AsThread(rank, trains ? kTrains : kLoads);
+    if (number < last) {
+      job.Collective(rank, trains ? "ncclAllReduce" : "ncclAllGather", trains ? kDp : kTp, stream,
+                     1024);
+    } else {
+      job.BeginSynchronize(rank, stream);
+      job.EndSynchronize(rank);
+    }
   };
+  std::vector<bool> turns = {true, true, true,  true,  true,  true,
+                             true, true, false, false, false, true};
+  std::mt19937 random(1);
   for (size_t step = 0; step < calls / kCallsOfStep; ++step) {
     for (int rank = 0; rank < kRanks; ++rank) {
-      const uint32_t of_loads = together ? 1 : 2;
-      job.AsThread(rank, kTrains);
-      for (int i = 0; i < 8; ++i) job.Collective(rank, "ncclAllReduce", kDp, 1, 1024);
-      job.AsThread(rank, kLoads);
-      for (int i = 0; i < 2; ++i) job.Collective(rank, "ncclAllGather", kTp, of_loads, 1024);
-      wait(rank, of_loads);
-      job.AsThread(rank, kTrains);
-      wait(rank, 1);
+      // On one stream, all ranks must have one order.
+      if (kind.mixed && (rank == 0 || !kind.together))
+        std::shuffle(turns.begin(), turns.end(), random);
+      int made[] = {0, 0};
+      for (const bool trains : turns) call(rank, trains, made[trains]++);
     }
     if (step % 100 == 0) {
       job.Round();
@@ -84,73 +102,96 @@ void Write(const std::string& path, size_t calls, bool together) {
 }
 
 struct Measured {
-  double seconds = 0;
+  double seconds = 0;  // by the clock
   size_t calls = 0;
-  size_t found = 0;  // deadlocks, whether confirmed or not
+  size_t found = 0, confirmed = 0;  // deadlocks
   size_t windows = 0;
+  double processor_s = 0;
+  long peak_mib = 0;
 };
 
-Measured Predict(const std::string& path) {
+Measured Predict(const std::string& path, bool each) {
   Measured measured;
   const auto begin = std::chrono::steady_clock::now();
   replayer::JobPredictor predictor({});
   replayer::OrdersOptions options;
   options.max_calls = SIZE_MAX;
-  if (getenv("NAIVE") == nullptr)
-    options.knows = [&](size_t window) { return predictor.Knows(window); };
+  if (!each) options.knows = [&](size_t window) { return predictor.Knows(window); };
   const Status status =
       replayer::ReadOrders(path, {}, options, [&](replayer::RecordedOrders&& orders) {
         predictor.Take(orders);
         return true;
       });
-  const replayer::Predictions& all = predictor.predictions();
   if (!status.ok()) Fail(status.ToString());
+  const replayer::Predictions& all = predictor.predictions();
   if (!all.judged)
     Fail("not judged: " + (all.not_judged.empty() ? "no reason" : all.not_judged.front()));
   measured.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   measured.windows = all.windows;
   measured.calls = all.calls;
-  measured.found = all.predicted.size() + all.unconfirmed.size();
+  measured.confirmed = all.predicted.size();
+  for (const auto* const list : {&all.predicted, &all.unconfirmed}) {
+    for (const replayer::Prediction& one : *list) measured.found += 1 + one.alike;
+  }
   return measured;
 }
 
-// In a process of its own, for its peak memory.
-void Measure(size_t calls, bool together, double* first) {
-  char folder[] = "/tmp/gordian-bench-XXXXXX";
-  if (mkdtemp(folder) == nullptr) Fail("cannot make a folder");
-  const std::string path = std::string(folder) + "/trace.gtrace";
+// Does the work in a process of its own; returns what that took.
+template <typename Work>
+rusage InChild(const Work& work) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    work();
+    _exit(0);
+  }
+  int status = 0;
+  rusage usage{};
+  if (wait4(child, &status, 0, &usage) != child || status != 0) Fail("a measurement failed");
+  return usage;
+}
+
+Measured MeasureOne(const std::string& path, bool each) {
   int ends[2];
   if (pipe(ends) != 0) Fail("no pipe");
-  std::fflush(nullptr);
-  const auto in_child = [&](auto work) {
-    const pid_t child = fork();
-    if (child == 0) {
-      work();
-      _exit(0);
-    }
-    int status = 0;
-    rusage usage{};
-    if (wait4(child, &status, 0, &usage) != child || status != 0) Fail("a measurement failed");
-    return usage.ru_maxrss;
-  };
-  in_child([&] { Write(path, calls, together); });
-  const long peak_kib = in_child([&] {
-    const Measured measured = Predict(path);
+  const rusage usage = InChild([&] {
+    const Measured measured = Predict(path, each);
     if (write(ends[1], &measured, sizeof measured) != sizeof measured) _exit(1);
   });
   Measured measured;
   if (read(ends[0], &measured, sizeof measured) != sizeof measured) Fail("nothing measured");
   close(ends[0]);
   close(ends[1]);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  measured.processor_s = seconds(usage.ru_utime) + seconds(usage.ru_stime);
+  measured.peak_mib = usage.ru_maxrss >> 10;
+  return measured;
+}
+
+void Measure(size_t calls, const Job& kind) {
+  char folder[] = "/tmp/gordian-bench-XXXXXX";
+  if (mkdtemp(folder) == nullptr) Fail("cannot make a folder");
+  const std::string path = std::string(folder) + "/trace.gtrace";
+  InChild([&] { Write(path, calls, kind); });
+  const Measured now = MeasureOne(path, false), each = MeasureOne(path, true);
   unlink(path.c_str());
   rmdir(folder);
-  if ((measured.found > 0) != together) Fail("the finding is wrong");
-  const double each = measured.seconds / static_cast<double>(measured.calls);
-  if (*first == 0) *first = each;
-  std::printf("%6.2f  %s, %zu calls in %zu windows: %.0f calls/s, %.2f s, %ld MiB\n", each / *first,
-              together ? "together" : "apart", measured.calls, measured.windows, 1 / each,
-              measured.seconds, peak_kib >> 10);
+  if ((now.found > 0) != kind.together) Fail("the finding is wrong");
+  if (now.found != each.found || now.confirmed != each.confirmed || now.calls != each.calls)
+    Fail("the findings differ");
+  const auto speed = [](const Measured& measured) {
+    return static_cast<double>(measured.calls) / measured.processor_s;
+  };
+  std::printf(
+      "%5.1f  %s, %s, %zu calls in %zu windows: now %.0f calls/s, %.2f s (%.2f s by the clock), "
+      "%ld "
+      "MiB; each window %.0f calls/s, %.2f s, %ld MiB\n",
+      speed(now) / speed(each), kind.together ? "together" : "apart",
+      kind.mixed ? "mixed" : "alike", now.calls, now.windows, speed(now), now.processor_s,
+      now.seconds, now.peak_mib, speed(each), each.processor_s, each.peak_mib);
   std::fflush(stdout);
 }
 
@@ -160,9 +201,11 @@ void Measure(size_t calls, bool together, double* first) {
 int main(int argc, char** argv) {
   std::vector<size_t> sizes;
   for (int i = 1; i < argc; ++i) sizes.push_back(strtoul(argv[i], nullptr, 10));
-  if (sizes.empty()) sizes = {10'000, 100'000, 1'000'000};
-  for (const bool together : {false, true}) {
-    double first = 0;
-    for (const size_t calls : sizes) gordian::bench::Measure(calls, together, &first);
+  if (sizes.empty()) sizes = {1'000'000, 10'000'000};
+  for (const bool mixed : {false, true}) {
+    for (const bool together : {false, true}) {
+      for (const size_t calls : sizes)
+        gordian::bench::Measure(calls, {.together = together, .mixed = mixed});
+    }
   }
 }
