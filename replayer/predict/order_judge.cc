@@ -35,7 +35,8 @@ OrderJudge::OrderJudge(const RecordedOrders& orders)
       schedule_(orders.schedule),
       footprints_(FootprintsOf(schedule_)),
       root_(schedule_, footprints_) {
-  for (size_t actor = 0; actor < root_.Actors().size(); ++actor) {
+  const size_t actors = root_.Actors().size();
+  for (size_t actor = 0; actor < actors; ++actor) {
     const size_t rank = root_.RankOf(actor), thread = root_.ThreadOf(actor);
     if (thread >= schedule_.ranks[rank].threads.size()) continue;  // a rank without calls
     const std::vector<Op>& ops = schedule_.ranks[rank].threads[thread].ops;

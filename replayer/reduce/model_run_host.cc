@@ -467,7 +467,12 @@ void Machine::Return(size_t index, size_t number, const Op& op) {
         if (launch.rank != static_cast<int>(index) || launch.comm != op.comm || launch.done)
           continue;
         launch.aborted = true;
-        for (const Part& part : launch.parts) SlotOf(index, part).aborted = true;
+        for (const Part& part : launch.parts) {
+          SlotOf(index, part).aborted = true;
+          std::vector<Started>& started = comms_[static_cast<size_t>(op.comm)].started;
+          if (!IsTransfer(part.op->kind) && part.number < started.size())
+            started[part.number].aborted = true;
+        }
       }
       Emit(index, number, RecordKind::kEnd, Call::kCommAbort, &op);
       return;

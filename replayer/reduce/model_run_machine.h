@@ -88,8 +88,15 @@ class Machine {
     const Op* op = nullptr;
     bool called = false, started = false, aborted = false;
   };
+  // How many members have started a collective, and whether all of these passed the same.
+  struct Started {
+    size_t members = 0;
+    const Op* first = nullptr;
+    bool alike = true, aborted = false;
+  };
   struct CommState {
     std::vector<std::vector<Slot>> collectives;  // by number and member
+    std::vector<Started> started;                // by number, as far as some have started
     std::map<std::pair<int, int>, std::vector<std::pair<Slot, Slot>>>
         transfers;  // by source and destination
   };
@@ -214,6 +221,7 @@ class Machine {
   bool CanStart(const Launch& launch) const;
   bool CanEnd(const Launch& launch) const;
   bool PartCanEnd(const Launch& launch, const Part& part) const;
+  void NoteStart(size_t rank, const Part& part);
   static bool EndsBeside(const Op& own, const std::vector<Slot>& others);
   void End(Launch* launch);
   void Capture(size_t rank, size_t thread, const Op& op);

@@ -1,5 +1,6 @@
 // The machine's streams and launches: rules W1 to W3, W7, W8, W12 and W13 of docs/wait-model.md.
 #include <algorithm>
+#include <utility>
 
 #include "replayer/record/buffers.h"
 #include "replayer/reduce/mismatch.h"
@@ -135,7 +136,7 @@ bool Machine::RunStreams(size_t index) {
         Launch& launch = launches_[static_cast<size_t>(number)];
         if (!launch.started && CanStart(launch)) {
           launch.started = moved = true;
-          for (const Part& part : launch.parts) SlotOf(index, part).started = true;
+          for (const Part& part : launch.parts) NoteStart(index, part);
         }
         if (launch.started && !launch.done && CanEnd(launch)) {
           End(&launch);
@@ -172,6 +173,20 @@ bool Machine::CanEnd(const Launch& launch) const {
                                        [&](const Part& part) { return PartCanEnd(launch, part); });
 }
 
+void Machine::NoteStart(size_t rank, const Part& part) {
+  Slot& slot = SlotOf(rank, part);
+  const bool again = std::exchange(slot.started, true);
+  if (again || IsTransfer(part.op->kind)) return;
+  std::vector<Started>& all = comms_[static_cast<size_t>(part.op->comm)].started;
+  if (all.size() <= part.number) all.resize(part.number + 1);
+  Started& started = all[part.number];
+  ++started.members;
+  if (started.first == nullptr) started.first = part.op;
+  const Op& first = *started.first;
+  started.alike &= first.kind == part.op->kind && first.root_or_peer == part.op->root_or_peer &&
+                   Bytes(first) == Bytes(*part.op);
+}
+
 bool Machine::PartCanEnd(const Launch& launch, const Part& part) const {
   const Op& op = *part.op;
   const CommState& comm = comms_[static_cast<size_t>(op.comm)];
@@ -184,6 +199,11 @@ bool Machine::PartCanEnd(const Launch& launch, const Part& part) const {
     return Bytes(*send.op) >= Bytes(op) || Bytes(op) >= kSmallBelowBytes;
   }
   const std::vector<Slot>& members = comm.collectives[part.number];
+  if (model::NeedsOf(role) == model::Needs::kAll) {  // without a look at each of thousands
+    const Started& started = comm.started[part.number];
+    if (started.members < members.size()) return false;
+    if (started.alike && !started.aborted) return true;
+  }
   std::vector<Slot> others;
   for (int i = 0; i < static_cast<int>(members.size()); ++i) {
     if (i == me || !model::NeedsStartOf(role, i)) continue;
