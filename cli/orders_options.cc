@@ -11,7 +11,7 @@ void AddOrdersOptions(CLI::App* verb, replayer::OrdersOptions* orders) {
   verb->add_option("--max-calls", orders->max_calls,
                    "Judge so many calls of all ranks, from the first on")
       ->type_name("N")
-      ->check(CLI::Range(1, 1'000'000))
+      ->check(CLI::Range(1, 1'000'000'000))
       ->capture_default_str();
 }
 

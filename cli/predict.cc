@@ -33,6 +33,7 @@ using replayer::RecordedOrders;
 
 constexpr char kSchema[] = "gordian.predict.v1";
 constexpr char kStem[] = "predicted";  // of programs
+constexpr size_t kMostCalls = 10'000'000;
 
 struct PredictFlags {
   std::string path;
@@ -209,6 +210,7 @@ void AddPredictVerb(CLI::App& app, VerbContext* context) {
       ->type_name("RUNS")
       ->check(CLI::Range(1, 1000));
   AddFindingsOptions(verb, &flags->findings);
+  flags->orders.max_calls = kMostCalls;
   AddOrdersOptions(verb, &flags->orders);
   verb->add_option("--max-states", flags->predict.max_states,
                    "Search so many states for candidates that are not reached at once")

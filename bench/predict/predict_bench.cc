@@ -8,6 +8,8 @@
 // threads have streams of their own ("apart": no order hangs), or share one ("together": some do).
 // They take turns in the same way in each step ("alike"), or at random ("mixed").
 //
+// The last job has 16,384 ranks, whose calls are one window.
+//
 // The ratio comes first: processor time of each window by itself, by that now. Both read the trace
 // in the same way. Exits with 1 where a finding is wrong, or the two differ.
 #include <stdlib.h>
@@ -31,10 +33,10 @@
 namespace gordian::bench {
 namespace {
 
-constexpr int kRanks = 2;
 constexpr uint64_t kDp = 1, kTp = 2;
 constexpr uint32_t kTrains = 1, kLoads = 2;  // threads
-constexpr size_t kCallsOfStep = kRanks * 12;
+constexpr size_t kCallsOfStep = 12;          // of a rank
+constexpr int kManyRanks = 16'384;
 
 [[noreturn]] void Fail(const std::string& what) {
   std::fprintf(stderr, "bench_predict: %s\n", what.c_str());
@@ -50,15 +52,19 @@ void Append(TraceWriter* writer, testing::RecordedJob* job) {
 struct Job {
   bool together = false;  // on one stream
   bool mixed = false;
+  int ranks = 2;
+  size_t window = replayer::OrdersOptions().window;
 };
 
 void Write(const std::string& path, size_t calls, const Job& kind) {
   StatusOr<std::unique_ptr<TraceWriter>> writer = TraceWriter::Create(path, {});
   if (!writer.ok()) Fail(writer.status().ToString());
-  testing::RecordedJob job(kRanks);
-  job.MakeCommunicator(kDp, {0, 1}, "dp");
-  job.MakeCommunicator(kTp, {0, 1}, "tp");
-  for (int rank = 0; rank < kRanks; ++rank) {
+  testing::RecordedJob job(kind.ranks);
+  std::vector<int> all;
+  for (int rank = 0; rank < kind.ranks; ++rank) all.push_back(rank);
+  job.MakeCommunicator(kDp, all, "dp");
+  job.MakeCommunicator(kTp, all, "tp");
+  for (int rank = 0; rank < kind.ranks; ++rank) {
     const uint32_t stream = job.MakeStream(rank), other = job.MakeStream(rank);
     job.Collective(rank, "ncclAllReduce", kDp, stream, 1024);
     job.Collective(rank, "ncclAllGather", kTp, kind.together ? stream : other, 1024);
@@ -80,8 +86,8 @@ void Write(const std::string& path, size_t calls, const Job& kind) {
   std::vector<bool> turns = {true, true, true,  true,  true,  true,
                              true, true, false, false, false, true};
   std::mt19937 random(1);
-  for (size_t step = 0; step < calls / kCallsOfStep; ++step) {
-    for (int rank = 0; rank < kRanks; ++rank) {
+  for (size_t step = 0; step < calls / kCallsOfStep / all.size(); ++step) {
+    for (int rank = 0; rank < kind.ranks; ++rank) {
       // On one stream, all ranks must have one order.
       if (kind.mixed && (rank == 0 || !kind.together))
         std::shuffle(turns.begin(), turns.end(), random);
@@ -95,7 +101,7 @@ void Write(const std::string& path, size_t calls, const Job& kind) {
   }
   job.AllDone();
   job.Round();
-  for (int rank = 0; rank < kRanks; ++rank) job.EndProcess(rank, 0);
+  for (int rank = 0; rank < kind.ranks; ++rank) job.EndProcess(rank, 0);
   job.EndJob(0);
   Append(writer->get(), &job);
   if (Status status = (*writer)->Close(); !status.ok()) Fail(status.ToString());
@@ -110,12 +116,13 @@ struct Measured {
   long peak_mib = 0;
 };
 
-Measured Predict(const std::string& path, bool each) {
+Measured Predict(const std::string& path, size_t window, bool each) {
   Measured measured;
   const auto begin = std::chrono::steady_clock::now();
   replayer::JobPredictor predictor({});
   replayer::OrdersOptions options;
   options.max_calls = SIZE_MAX;
+  options.window = window;
   if (!each) options.knows = [&](size_t window) { return predictor.Knows(window); };
   const Status status =
       replayer::ReadOrders(path, {}, options, [&](replayer::RecordedOrders&& orders) {
@@ -152,11 +159,11 @@ rusage InChild(const Work& work) {
   return usage;
 }
 
-Measured MeasureOne(const std::string& path, bool each) {
+Measured MeasureOne(const std::string& path, size_t window, bool each) {
   int ends[2];
   if (pipe(ends) != 0) Fail("no pipe");
   const rusage usage = InChild([&] {
-    const Measured measured = Predict(path, each);
+    const Measured measured = Predict(path, window, each);
     if (write(ends[1], &measured, sizeof measured) != sizeof measured) _exit(1);
   });
   Measured measured;
@@ -176,7 +183,17 @@ void Measure(size_t calls, const Job& kind) {
   if (mkdtemp(folder) == nullptr) Fail("cannot make a folder");
   const std::string path = std::string(folder) + "/trace.gtrace";
   InChild([&] { Write(path, calls, kind); });
-  const Measured now = MeasureOne(path, false), each = MeasureOne(path, true);
+  const Measured now = MeasureOne(path, kind.window, false);
+  if (kind.ranks == kManyRanks) {
+    std::printf(
+        "       %d ranks, %zu calls in %zu windows: %.2f s (%.2f s by the clock), %ld MiB\n",
+        kind.ranks, now.calls, now.windows, now.processor_s, now.seconds, now.peak_mib);
+    if (now.found > 0) Fail("the finding is wrong");
+    unlink(path.c_str());
+    rmdir(folder);
+    return;
+  }
+  const Measured each = MeasureOne(path, kind.window, true);
   unlink(path.c_str());
   rmdir(folder);
   if ((now.found > 0) != kind.together) Fail("the finding is wrong");
@@ -208,4 +225,6 @@ int main(int argc, char** argv) {
         gordian::bench::Measure(calls, {.together = together, .mixed = mixed});
     }
   }
+  gordian::bench::Measure(24 * gordian::bench::kManyRanks,
+                          {.ranks = gordian::bench::kManyRanks, .window = 1'000'000});
 }

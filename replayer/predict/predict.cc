@@ -169,7 +169,7 @@ void JobPredictor::Take(const RecordedOrders& window) {
   } else {
     Predictions predictions = Predict(window, options_);
     windows_.push_back({SummaryOf(predictions), predictions.states < options_.max_states});
-    Merge(std::move(predictions), window.free, &all_);
+    Merge(std::move(predictions), window.free || !window.ready_sites.empty(), &all_);
   }
   const size_t states = windows_[window.as.value_or(windows_.size() - 1)].merged.states;
   options_.max_states -= std::min(options_.max_states - 1, states);

@@ -53,7 +53,8 @@ struct Predictions {
   size_t windows = 0;                         // that Merge has added
 };
 
-// Adds the predictions of the next window of the same job.
+// Adds the predictions of the next window of the same job. `free`: calls of one window may come in
+// the order of those of another one, which nobody tries.
 void Merge(Predictions&& window, bool free, Predictions* all);
 
 // What is left to add of a window with the same predictions as one that Merge has added.

@@ -63,7 +63,7 @@ class Reader {
     size_t left = options_.max_calls, before = windows_->before();
     for (size_t number = 0;; ++number) {
       orders_ = {.free = free_, .ready_sites = ready_sites_, .before = std::exchange(before, 0)};
-      const bool more = windows_->Next(free_ ? std::min(options_.window, left) : left);
+      const bool more = windows_->Next(std::min(WindowSize(), left));
       orders_.calls = windows_->calls();
       left -= std::min(left, orders_.calls);
       const bool last = !more || orders_.calls == 0 || left == 0;
@@ -127,6 +127,11 @@ class Reader {
         if (order != LoggedProcess::kNone) Say(reason);
       }
     }
+  }
+
+  size_t WindowSize() const {
+    if (free_) return options_.window;
+    return ready_sites_.empty() ? SIZE_MAX : options_.ready_window;
   }
 
   // Where the order of the calls does not matter, what can be said of one is said of all of its kind.

@@ -31,7 +31,9 @@ struct OrdersOptions {
   bool threads_ordered = false;  // all calls of a rank keep their recorded order
   bool buckets_ordered = false;  // so do calls that the job says come in any order (readiness.h)
   size_t window = 2000;          // so many calls at once, of all ranks; windows keep their order
-  size_t max_calls = 100'000;    // in all; more are not judged
+  // The same where threads have one order, and the job names calls that come in any.
+  size_t ready_window = 100'000;
+  size_t max_calls = 100'000;  // in all; more are not judged
   // Asked of a window that equals an earlier one in all that results depend on: whether it can be
   // given as that one's number, without its calls. If set, and the calls of all threads have one
   // order, the one window holds only the first of the calls of each kind. Empty: every window has
