@@ -302,5 +302,60 @@ TEST_F(WindowsTest, ThatAreAlikeHaveThePredictionsOfOne) {
   EXPECT_GT(found, 0u);
 }
 
+// Threads have one order, and the job says that calls at a line come in any: windows of calls.
+TEST_F(WindowsTest, OfCallsThatComeInAnyOrder) {
+  const auto write = [&](const std::string& ready) {
+    RecordedJob job(2, "/opt/job/train");
+    job.MakeCommunicator(kFirst, {0, 1}, "first");
+    for (const int rank : {0, 1}) job.MakeStream(rank);
+    for (int step = 0; step < 20; ++step) {
+      for (const int rank : {0, 1}) {
+        job.CallSiteOf(rank, RecordedJob::kModuleStart + 0x100);
+        job.Collective(rank, "ncclAllReduce", kFirst, 1, 64);
+        job.Collective(rank, "ncclAllReduce", kFirst, 1, 128);
+        job.BeginSynchronize(rank, 1);
+        job.EndSynchronize(rank);
+      }
+    }
+    job.Round();
+    for (const int rank : {0, 1}) job.EndProcess(rank, 0);
+    job.EndJob(0);
+    v1::TraceHeader header;
+    if (!ready.empty()) header.add_environment("GORDIAN_READINESS_ORDERED=" + ready);
+    StatusOr<std::unique_ptr<TraceWriter>> writer = TraceWriter::Create(path_, header);
+    ASSERT_TRUE(writer.ok());
+    for (const v1::Event& event : job.events()) ASSERT_TRUE((*writer)->Append(event).ok());
+    ASSERT_TRUE((*writer)->Close().ok());
+  };
+  const auto predict = [&](size_t ready_window) {
+    JobPredictor predictor({});
+    const OrdersOptions options{.ready_window = ready_window,
+                                .knows = [&](size_t window) { return predictor.Knows(window); }};
+    const Status status = ReadOrders(path_, {}, options, [&](RecordedOrders&& orders) {
+      predictor.Take(orders);
+      return true;
+    });
+    EXPECT_TRUE(status.ok());
+    return predictor.Release();
+  };
+  write("");
+  std::string site;
+  const auto windows = All([&](const OrdersSink& sink) { return ReadOrders(path_, {}, {}, sink); });
+  ASSERT_EQ(windows.size(), 1u);
+  site = windows.front().schedule.ranks.front().threads.front().ops.front().site;
+  ASSERT_FALSE(site.empty());
+  EXPECT_TRUE(predict(100'000).complete) << "nothing is free";
+  write(site.substr(0, site.find(' ')));
+  for (const size_t window : {size_t{100'000}, size_t{18}}) {
+    const Predictions found = predict(window);
+    EXPECT_TRUE(found.judged && found.not_judged.empty());
+    EXPECT_EQ(found.calls, 120u);
+    EXPECT_EQ(found.windows, window == 18 ? 7u : 1u);
+    EXPECT_FALSE(found.complete);
+    ASSERT_EQ(found.unconfirmed.size(), 1u);
+    EXPECT_EQ(found.unconfirmed.front().freedom, Freedom::kReadinessOrdered);
+  }
+}
+
 }  // namespace
 }  // namespace gordian::replayer
