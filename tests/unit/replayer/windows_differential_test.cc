@@ -111,10 +111,33 @@ class RandomJob {
       call.grouped = Below(3) == 0;
       step.push_back(call);
     }
-    const bool noise = Below(2) == 0;
+    if (Below(2) == 0) {
+      for (Call& call : step) call.stream = 1;
+    }
+    const bool noise = Below(2) == 0, changes = Below(2) == 0;
     for (int i = 0; i < count; ++i) {
-      for (int rank = 0; rank < ranks_; ++rank) Step(rank, step, noise && Below(6) == 0);
+      std::vector<Call> now = step;
+      if (changes && Below(4) == 0) Change(&now[static_cast<size_t>(i) % now.size()]);
+      for (int rank = 0; rank < ranks_; ++rank) Step(rank, now, noise && Below(6) == 0);
       if (Below(4) == 0) job_.Round();
+    }
+  }
+
+  // The call is another one this time, at all ranks.
+  void Change(Call* call) {
+    switch (Below(4)) {
+      case 0:
+        call->count *= 16;
+        return;
+      case 1:
+        call->site += 0x1000;
+        return;
+      case 2:
+        call->comm = call->comm == kFirst ? kSecond : kFirst;
+        return;
+      default:
+        call->stream = 3 - call->stream;
+        return;
     }
   }
 
