@@ -5,7 +5,7 @@
 #                         import, man pages, completions, the example of gordian.toml
 #   gordian-emulator      LIBDIR/gordian/emulator, and the job of `gordian demo`
 #   libgordian-runtime    the runtime that LIBDIR/gordian holds
-#   gordian-dev           include/gordian, LIBDIR/pkgconfig: for programs that use its C API
+#   gordian-dev           include/gordian, LIBDIR/pkgconfig, LIBDIR/cmake: for programs that use its C API
 #
 # The tree may be moved as a whole: gordian finds LIBDIR/gordian from its own place.
 include(GNUInstallDirs)
@@ -94,4 +94,23 @@ Libs: -L\${libdir} -Wl,-rpath,\${libdir} -lgordian_runtime
 ")
   install(FILES "${CMAKE_BINARY_DIR}/gordian-runtime.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig"
     COMPONENT gordian-dev)
+
+  set(folder "${CMAKE_INSTALL_LIBDIR}/cmake/gordian-runtime")
+  file(RELATIVE_PATH up "/${folder}" "/")
+  file(WRITE "${CMAKE_BINARY_DIR}/gordian-runtime-config.cmake" "\
+# find_package(gordian-runtime) makes the target gordian::runtime.
+if(NOT TARGET gordian::runtime)
+  get_filename_component(_gordian_prefix \"\${CMAKE_CURRENT_LIST_DIR}/${up}\" ABSOLUTE)
+  add_library(gordian::runtime SHARED IMPORTED)
+  set_target_properties(gordian::runtime PROPERTIES
+    IMPORTED_LOCATION \"\${_gordian_prefix}/${GORDIAN_INSTALLED_LIB}/libgordian_runtime.so\"
+    INTERFACE_INCLUDE_DIRECTORIES \"\${_gordian_prefix}/${CMAKE_INSTALL_INCLUDEDIR}\")
+  unset(_gordian_prefix)
+endif()
+")
+  include(CMakePackageConfigHelpers)
+  write_basic_package_version_file("${CMAKE_BINARY_DIR}/gordian-runtime-config-version.cmake"
+    COMPATIBILITY SameMinorVersion)
+  install(FILES "${CMAKE_BINARY_DIR}/gordian-runtime-config.cmake"
+    "${CMAKE_BINARY_DIR}/gordian-runtime-config-version.cmake" DESTINATION "${folder}" COMPONENT gordian-dev)
 endfunction()

@@ -28,7 +28,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 GLIBC = re.compile(r"(ld-linux-(x86-64|aarch64)|libc|libm|libdl|libpthread|librt|libresolv|libutil)\.so\.\d+")
 SUMMARY = "Finds and proves deadlocks in multi-GPU jobs"
 # Which of the installed files a wheel leaves out: those for compilers, which know no Python's folders.
-LEFT_OUT = re.compile(r"include/|.*/pkgconfig/")
+LEFT_OUT = re.compile(r"include/|.*/(pkgconfig|cmake)/")
 MODULES = "share/gordian/python/"  # for Python's own folder of modules
 
 

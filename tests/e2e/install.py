@@ -20,6 +20,8 @@ EMULATED = ["libcuda.so", "libcuda.so.1", "libcudart.so", "libcudart.so.13", "li
 REFERENCE = {"share/bash-completion/completions/gordian", "share/zsh/vendor-completions/_gordian",
              "share/fish/vendor_completions.d/gordian.fish", "share/doc/gordian/examples/gordian.toml"}
 FILES = ({"bin/gordian", "include/gordian/runtime.h", "LIB/pkgconfig/gordian-runtime.pc",
+          "LIB/cmake/gordian-runtime/gordian-runtime-config.cmake",
+          "LIB/cmake/gordian-runtime/gordian-runtime-config-version.cmake",
           "LIB/gordian/libgordian_interpose.so", "LIB/gordian/demo/hybrid_training", "LIB/gordian/libgordian_runtime.so", "share/doc/gordian/README.md",
           "share/doc/gordian/LICENSE"}
          | {"LIB/gordian/python/" + name for name in PYTHON + MODULES}
@@ -191,6 +193,20 @@ class Install(CliTest):
         source = self.write("user.c", USER)
         subprocess.run(["cc", source, "-o", self.path("user"), *flags], check=True)
         done = subprocess.run([self.path("user")], capture_output=True, text=True, check=True)
+        self.assertGreater(int(done.stdout), 0)
+
+    def test_a_program_uses_the_runtime_by_cmake(self):
+        prefix = self.installed()
+        os.mkdir(self.path("user"))
+        self.write("user/user.c", USER)
+        self.write("user/CMakeLists.txt", "cmake_minimum_required(VERSION 3.20)\nproject(user C)\n"
+                   "find_package(gordian-runtime 0.1 REQUIRED)\nadd_executable(user user.c)\n"
+                   "target_link_libraries(user PRIVATE gordian::runtime)\n")
+        build = self.path("user/build")
+        for command in (["-S", self.path("user"), "-B", build, f"-DCMAKE_PREFIX_PATH={prefix}"], ["--build", build]):
+            done = subprocess.run(["cmake", *command], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        done = subprocess.run([os.path.join(build, "user")], capture_output=True, text=True, check=True)
         self.assertGreater(int(done.stdout), 0)
 
 
