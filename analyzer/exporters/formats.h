@@ -77,6 +77,7 @@ StatusOr<Exported> WriteGraphMl(const Job& job);
 StatusOr<Exported> WriteSarif(const Job& job);
 std::unique_ptr<StreamedFormat> StreamPerfetto(ScratchFile* scratch, size_t keep);
 std::unique_ptr<StreamedFormat> StreamChromeTrace(ScratchFile* scratch, size_t keep);
+std::unique_ptr<StreamedFormat> StreamOtlpTraces(ScratchFile* scratch, size_t keep);
 std::unique_ptr<StreamedFormat> StreamJsonLines(ScratchFile* scratch, size_t keep);
 std::unique_ptr<StreamedFormat> StreamCsv(ScratchFile* scratch, size_t keep);
 std::unique_ptr<StreamedFormat> StreamChakra(ScratchFile* scratch, size_t keep);

@@ -9,10 +9,16 @@ import io
 import json
 import os
 import re
+import sys
 import unittest
 
 import flight_recorder_reader as reader
-from export_testing import ExportTest, gordian, main
+from export_testing import BUILD, ExportTest, gordian, main
+
+SOURCES = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), *[os.pardir] * 4))
+sys.path.insert(0, os.path.join(SOURCES, "tests", "npm"))
+import packages  # noqa: E402
+
 
 class Exports(ExportTest):
     """Dumps, timelines and lists."""
@@ -152,6 +158,41 @@ class Exports(ExportTest):
         for row, line in zip(rows, lines, strict=True):  # both say the same
             for key in ("member", "count", "datatype", "stream", "thread", "order", "called_ns", "done_ns", "site"):
                 self.assertEqual(row[key], str(line[key]), key)
+
+    def spans(self, session):
+        """The lines, and rank, trace, span, communicator, sequence and state of each span."""
+        lines = gordian("export", session, "-f", "otlp").stdout.splitlines()
+        spans = []
+        for line in lines:
+            (resource,) = json.loads(line)["resourceSpans"]
+            for span in resource["scopeSpans"][0]["spans"]:
+                says = {each["key"]: next(iter(each["value"].values())) for each in span["attributes"]}
+                self.assertLessEqual(int(span["startTimeUnixNano"]), int(span["endTimeUnixNano"]))
+                self.assertEqual("status" in span, says["gordian.state"] != "done")
+                spans.append((int(says["gordian.rank"]), span["traceId"], span["spanId"], says["gordian.communicator"],
+                              int(says["gordian.sequence"]), says["gordian.state"]))
+        return lines, spans
+
+    def test_otlp(self):
+        lines, spans = self.spans(self.session("missing_rank", 3))
+        self.assertEqual([(span[0], span[4], span[5]) for span in spans],
+                         [(0, 0, "done"), (0, 1, "started"), (1, 0, "done"), (1, 1, "started"), (2, 0, "done")])
+        traces = {}
+        for rank, trace, span, communicator, sequence, _ in spans:
+            traces.setdefault(trace, []).append((rank, span, communicator, sequence))
+        self.assertEqual(sorted(len(members) for members in traces.values()), [2, 3])  # one for each all-reduce
+        for members in traces.values():
+            self.assertEqual(len({member[2:] for member in members}), 1)
+            self.assertEqual(len({member[1] for member in members}), len(members))
+        more, transfers = self.spans(self.session("hybrid_recv_all_reduce"))
+        self.assertEqual(len({span[1:3] for span in transfers}), len(transfers))  # ids are of one span alone
+        try:
+            code, said = packages.run(BUILD, "otlp_requests.cjs", "\n".join(lines + more))
+        except packages.Missing as why:
+            self.skipTest(str(why))
+        self.assertEqual(code, 0, said)
+        broken = lines[0].replace('"kind":1', '"kind":"1"')
+        self.assertNotEqual(packages.run(BUILD, "otlp_requests.cjs", broken)[0], 0)
 
     def test_errors_say_what_to_do(self):
         session = self.session("missing_rank", 3)
