@@ -21,9 +21,10 @@ set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_PRE_BUILD_SCRIPTS "${CMAKE_SOURCE_DIR}/packaging/debian_files.cmake")
 set(CPACK_GORDIAN_RELEASE_DATE "${GORDIAN_RELEASE_DATE}")
 
-# gordian_debian_package(NAME SECTION SUMMARY DESCRIPTION [DEPENDS ...] [RECOMMENDS ...])
+# gordian_debian_package(NAME SECTION SUMMARY DESCRIPTION [DEPENDS ...] [RECOMMENDS ...]
+#   [SUGGESTS ...])
 macro(gordian_debian_package NAME SECTION SUMMARY DESCRIPTION)
-  cmake_parse_arguments(P "" "DEPENDS;RECOMMENDS" "" ${ARGN})
+  cmake_parse_arguments(P "" "DEPENDS;RECOMMENDS;SUGGESTS" "" ${ARGN})
   string(TOUPPER "${NAME}" upper)
   set(CPACK_DEBIAN_${upper}_PACKAGE_NAME "${NAME}")
   set(CPACK_DEBIAN_${upper}_PACKAGE_SECTION "${SECTION}")
@@ -31,6 +32,7 @@ macro(gordian_debian_package NAME SECTION SUMMARY DESCRIPTION)
   set(CPACK_DEBIAN_${upper}_DESCRIPTION "${SUMMARY}\n${DESCRIPTION}")
   set(CPACK_DEBIAN_${upper}_PACKAGE_DEPENDS "${P_DEPENDS}")
   set(CPACK_DEBIAN_${upper}_PACKAGE_RECOMMENDS "${P_RECOMMENDS}")
+  set(CPACK_DEBIAN_${upper}_PACKAGE_SUGGESTS "${P_SUGGESTS}")
 endmacro()
 gordian_debian_package(gordian devel "finds and proves deadlocks in multi-GPU jobs"
   "gordian run watches a job's calls of NCCL and CUDA and says, when the job
@@ -45,9 +47,11 @@ machine without a GPU, and gordian demo shows a deadlock and its verdict."
 gordian_debian_package(libgordian-runtime libs "collectives that complete in any order of calls"
   "The library behind gordian run --collectives=preemptive. Programs may use
 it by its C interface, too, which gordian-dev describes."
-  RECOMMENDS "gordian")
+  RECOMMENDS "gordian"
+  # It loads UCX for communicators of several nodes.
+  SUGGESTS "libucx0")
 gordian_debian_package(gordian-dev libdevel "headers of the gordian runtime"
   "The C interface of the gordian runtime, whose collectives complete in any
-order of calls, with its pkg-config file."
+order of calls, with its files for pkg-config and CMake."
   DEPENDS "libgordian-runtime (= ${PROJECT_VERSION})")
 include(CPack)

@@ -174,6 +174,7 @@ class Packages(unittest.TestCase):
             self.assertIn(library, depends["gordian"])
         self.assertIn("gordian (= ", depends["gordian-emulator"])
         self.assertIn("libgordian-runtime (= ", depends["gordian-dev"])
+        self.assertEqual(fields(self.files["libgordian-runtime"])["Suggests"], "libucx0")
 
     def test_lintian_finds_nothing(self):
         if shutil.which("lintian") is None:
