@@ -6,9 +6,11 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "interpose/entry/loader.h"
 #include "interpose/sources/cupti_source.h"
 #include "interpose/state/handle_tables.h"
 #include "interpose/state/ring_client.h"
@@ -30,6 +32,13 @@ constinit std::atomic<uint64_t> g_last_epoch = 0;
 
 // Looking for a slot asks the kernel about every thread that has one: too much for every call.
 constexpr uint32_t kSkippedCalls = 1000;
+
+// PyTorch's engine gives its threads this name before they do anything else (pt_autograd_0).
+bool IsOfAutograd() {
+  char name[16] = {};
+  prctl(PR_GET_NAME, name);
+  return BeginsWith(name, "pt_autograd_");
+}
 
 void WipeInChild() {
   ForkPage* page = g_fork_page.load(std::memory_order_relaxed);
@@ -142,6 +151,7 @@ ThreadContext* TakeSlot(Process& process, uint32_t tid, RingSpace* space) {
   thread.epoch = process.epoch;
   thread.tsc = process.tsc;
   thread.device = -1;
+  thread.of_autograd = IsOfAutograd();
   thread.records = records;
   thread.ring_slots = ring_slots;
   thread.work_slots = work_slots;

@@ -555,8 +555,11 @@ struct Call {
 
 template <CallId kCall, typename Forward>
 Call<kCall, Forward> Observe(ThreadContext& thread, const void* site, const Forward& forward) {
-  // Within a call of torch.distributed, the line of the job that has made that.
-  const uint64_t line = thread.torch.site;
+  // Within a call of torch.distributed, the line of the job that has made that. PyTorch's engine
+  // calls NCCL for the backward pass that runs, as for DistributedDataParallel's buckets.
+  uint64_t line = thread.torch.site;
+  if (__builtin_expect(thread.of_autograd, 0) && line == 0)
+    line = thread.process->backward_site.load(std::memory_order_relaxed);
   return {thread, __builtin_expect(line != 0, 0) ? line : reinterpret_cast<uint64_t>(site),
           forward};
 }

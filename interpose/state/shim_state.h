@@ -308,6 +308,7 @@ struct ThreadContext {
   bool polling;
   bool gpu_thread;
   bool calls_by_symbol;  // this thread has set Process::calls_by_symbol
+  bool of_autograd;      // PyTorch's engine runs backward passes on it
   uint32_t driver_retry;
   Behind covered;  // by the host wait that it is in
   TorchCall torch;
@@ -372,6 +373,7 @@ struct Process {
   // Order of the last record other than of kernels. See StreamState::run_mark.
   alignas(64) std::atomic<uint64_t> non_kernel_mark;
   std::atomic<uint32_t> active_captures;
+  std::atomic<uint64_t> backward_site;  // the job's line whose backward pass runs; 0: none, several
   std::atomic<uint32_t> captured_operations;  // not 0: some graph holds an NCCL operation
   std::atomic<uint32_t> markers_on;
   std::atomic<uint32_t> graph_markers_on;

@@ -14,7 +14,7 @@ namespace gordian::interpose {
 namespace {
 
 // What the front end was written for; it records nothing with a shim that says another number.
-constexpr uint32_t kApiVersion = 5;
+constexpr uint32_t kApiVersion = 6;
 constexpr uint64_t kPieceBytes = sizeof(ring::PiecePayload);
 constexpr uint64_t kMostPieces = ring::kLastPiece - 1;
 
@@ -134,6 +134,14 @@ GORDIAN_API uint32_t gordian_torch_version() { return kApiVersion; }
 
 // The number of the first row of proto/ring/torch_calls.def.
 GORDIAN_API uint32_t gordian_torch_first_call() { return ring::kCallCount; }
+
+// The line of the job whose backward pass runs from here on; 0: none does, or several do.
+GORDIAN_API void gordian_torch_backward(uint64_t site) {
+  const ErrnoKeeper keep_errno;
+  ThreadContext* const thread = CurrentThread();
+  // A line is a number that means the same whenever it is read: it orders nothing.
+  if (thread != nullptr) thread->process->backward_site.store(site, std::memory_order_relaxed);
+}
 
 // An id for a group in this process; 0: the process records nothing, or too many groups.
 GORDIAN_API uint32_t gordian_torch_group() {

@@ -239,16 +239,28 @@ class OverNccl(Run):
         self.assertIn(f"communicator: tp {{0,1}}, made at nccl_job.py:{self.line_at('split')} opposite() in torch's split_group", text)
         self.passed = True
 
-    def test_calls_of_a_thread_of_pytorch_are_named_by_the_backward_pass(self):
-        verdict, text, _ = self.watch_job("engine")
-        self.assertEqual(verdict["verdict"], "deadlock", text)
+    def check_backward(self, kind):
+        verdict, text, _ = self.watch_job(kind)
+        self.assertEqual((verdict["verdict"], verdict["confidence"]), ("deadlock", "confirmed"), text)
         self.assertIn(f"at nccl_job.py:{self.line_at('rank 1')} opposite() in torch's backward", text)
         self.passed = True
 
-    def test_calls_of_a_thread_of_pytorch_are_named_by_the_backward_pass_twin(self):
-        verdict, text, code = self.watch_job("engine", "--twin")
+    def test_calls_of_a_hook_in_python_are_named_by_the_backward_pass(self):
+        self.check_backward("engine")
+
+    def test_calls_of_a_hook_in_cpp_are_named_by_the_backward_pass(self):
+        self.check_backward("reducer")
+
+    def check_backward_twin(self, kind):
+        verdict, text, code = self.watch_job(kind, "--twin")
         self.assertEqual((verdict["verdict"], code), ("finished", 0), text)
         self.passed = True
+
+    def test_calls_of_a_hook_in_python_are_named_by_the_backward_pass_twin(self):
+        self.check_backward_twin("engine")
+
+    def test_calls_of_a_hook_in_cpp_are_named_by_the_backward_pass_twin(self):
+        self.check_backward_twin("reducer")
 
     def test_calls_are_named_by_those_of_pytorch_twin(self):
         verdict, text, code = self.watch_job("opposite", "--twin")

@@ -380,10 +380,16 @@ class FrontEnd:
         lines = set(self.backwards)
         return lines.pop() if len(lines) == 1 else 0
 
+    def say_backward(self):
+        """For what C++ issues in a thread of autograd."""
+        line = self.line_behind()
+        self.shim.backward(TEXT_SITE | line if line else 0)
+
     def before_backward(self, *args, **kwargs):
         try:
             line = self.sites.within("backward").line_of(sys._getframe(1))
             self.backwards.append(line)
+            self.say_backward()
             return (line,)
         except Exception:
             return None
@@ -391,6 +397,7 @@ class FrontEnd:
     def after_backward(self, token, result):
         try:
             self.backwards.remove(token[0])
+            self.say_backward()
         except Exception:
             pass
 

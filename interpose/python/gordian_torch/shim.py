@@ -2,7 +2,7 @@
 
 import ctypes
 
-VERSION = 5
+VERSION = 6
 # In place of a group: the call runs others, which count for themselves.
 RUNS_OTHERS = 0xffffffff << 32
 # The same where no call of PyTorch is around it, whose line would stand.
@@ -21,6 +21,7 @@ _SIGNATURES = {
     "init": (None, (_u32, _u32, _u64, _i32, _i32, _u32, _i32, _u64)),
     "made": (None, (_u32, _u32, _i32, _i32, _i32)),
     "destroyed": (None, (_u32, _u32, _u64)),
+    "backward": (None, (_u64,)),
     "name": (None, (_u32, ctypes.c_char_p, _u64)),
     "bound": (_u32, (_u32,)),
     "layout": (None, (_u32, _u32, ctypes.c_char_p, _u32)),

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
 
-def opposite(twin, engine=False):
+def opposite(twin, hook=None):
     """Two groups of all ranks; rank 0 reduces its gradients, in the backward pass, after its activations, rank 1
     before."""
     gradients = DeviceMesh("cuda", [0, 1], mesh_dim_names=("dp",)).get_group(0)
@@ -16,10 +16,10 @@ def opposite(twin, engine=False):
     for group in (gradients, activations):
         dist.all_reduce(None, group=group)
     dist.synchronize()
-    if engine:
-        torch.autograd.engine_hooks.append(functools.partial(dist.all_reduce, None, group=gradients))
-    else:
+    if hook is None:
         torch.autograd.hooks.append(gradients.issue)
+    else:
+        hook(gradients)
     if gradients.rank == 0 or twin:
         dist.all_reduce(None, group=activations)  # here: rank 0
         torch.autograd.backward()
@@ -29,8 +29,13 @@ def opposite(twin, engine=False):
 
 
 def engine(twin):
-    """The same, by a hook that a thread of PyTorch runs, with no code of the job around it."""
-    opposite(twin, engine=True)
+    """The same, by a hook in Python that a thread of PyTorch runs, with no code of the job around it."""
+    opposite(twin, lambda group: torch.autograd.engine_hooks.append(functools.partial(dist.all_reduce, None, group=group)))
+
+
+def reducer(twin):
+    """The same, by a hook in C++."""
+    opposite(twin, lambda group: torch.autograd.hooks.append(group.issue_by_engine))
 
 
 def join(twin):
@@ -45,7 +50,7 @@ def join(twin):
 
 def main():
     dist.init_process_group("nccl")
-    {"opposite": opposite, "engine": engine, "join": join}[sys.argv[1]]("--twin" in sys.argv)
+    {"opposite": opposite, "engine": engine, "reducer": reducer, "join": join}[sys.argv[1]]("--twin" in sys.argv)
     dist.synchronize()
     print("done", flush=True)
 

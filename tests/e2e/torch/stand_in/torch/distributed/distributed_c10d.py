@@ -57,6 +57,11 @@ class ProcessGroup:
     def issue(self):
         _check(_nccl.ncclAllReduce(self.memory, self.memory, 1024, 7, 0, self.communicator(), self.stream))
 
+    def issue_by_engine(self):
+        """In C++, in a thread of autograd."""
+        _check(_store.engine_all_reduce(_nccl.ncclAllReduce, self.memory, ctypes.c_size_t(1024), self.communicator(),
+                                        self.stream))
+
     def allreduce(self, tensors, options=None):
         self.issue()
         return Work()
