@@ -132,8 +132,7 @@ def check(args, name, code, verdict, session):
     if expect.line:
         if not any(f"{expect.line}:{line}" in report for line in guilty_lines(expect.line, name)):
             raise Failure(f"the report names no line of {expect.line} that is guilty")
-        # Where C++ has issued an operation within a call of Python: not only in a stack. On GPUs another thread does
-        # the backward pass, and gordian does not know who called it.
+        # Where C++ has issued an operation within a call of Python: not only in a stack.
         for mark in ("also", f"also, {args.backend}"):
             wanted += [f"at {expect.line}:{line} " for line in marked_lines(expect.line, mark, name)]
     for text in wanted:
