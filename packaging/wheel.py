@@ -45,6 +45,14 @@ def needed_by(path):
     return re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-d", path))
 
 
+def owner_here():
+    """The same as System.owner_in_root, by this machine's dpkg."""
+    spec = importlib.util.spec_from_file_location("bundle", ROOT / "deploy/container/bundle.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.owner_of
+
+
 class System:
     """The Debian that a build was linked against: this machine, or a folder of tests/debian/root.sh."""
 
@@ -59,6 +67,7 @@ class System:
         self.triplet = run(*self.compiler, "-dumpmachine").strip()
         if folder:
             self.compiler.append(f"--sysroot={self.root}")
+        self.owner_of = self.owner_in_root() if folder else owner_here()
 
     @property
     def processor(self):
@@ -71,17 +80,15 @@ class System:
                 return path
         sys.exit(f"wheel: {name} is not installed below {self.root}")
 
+    def owner_in_root(self):
+        """The function that names the package of a file below the root; None: of no package."""
+        lines = self.root.with_name(self.root.name + ".packages").read_text().splitlines()
+        packages = {path: package for package, path in (line.split("\t") for line in lines)}
+        return lambda library: packages.get("/" + str(library.relative_to(self.root)))
+
     def copyright_of(self, library):
         """(package, its copyright file)"""
-        if self.root == pathlib.Path("/"):
-            spec = importlib.util.spec_from_file_location("bundle", ROOT / "deploy/container/bundle.py")
-            bundle = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(bundle)
-            package = bundle.owner_of(library)
-        else:
-            lines = self.root.with_name(self.root.name + ".packages").read_text().splitlines()
-            wanted = "/" + str(library.relative_to(self.root))
-            package = next((line.split("\t")[0] for line in lines if line.split("\t")[1] == wanted), None)
+        package = self.owner_of(library)
         notice = self.root / "usr/share/doc" / (package or "-") / "copyright"
         if not notice.exists():
             sys.exit(f"wheel: no copyright file of {library}")

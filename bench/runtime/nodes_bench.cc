@@ -6,8 +6,8 @@
 // Ratio first: the time of a call here over that of MPI's; below 1 the runtime is faster. A turn is
 // as many calls of one kind and size as take some milliseconds, by one side, then by the other. Of
 // each turn the slowest rank's time counts, and of all turns the median. BYTES are those of the
-// larger buffer of a rank. Every M ranks are a node: they share memory here, while MPI is told by
-// its own options what to use.
+// larger buffer of a rank. Every M ranks are a node: they share memory here; the caller sets by MPI's
+// own options what MPI uses.
 #include <mpi.h>
 #include <stdlib.h>
 

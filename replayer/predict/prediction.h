@@ -54,7 +54,7 @@ struct Predictions {
 };
 
 // Adds the predictions of the next window of the same job. `free`: calls of one window may come in
-// the order of those of another one, which nobody tries.
+// the order of those of another one; Predict does not try those orders.
 void Merge(Predictions&& window, bool free, Predictions* all);
 
 // What is left to add of a window with the same predictions as one that Merge has added.

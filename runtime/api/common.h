@@ -23,7 +23,7 @@ inline bool ReadConfig(const grtConfig_t* given, const grtConfig_t& defaults, gr
   return true;
 }
 
-// Of this thread's last call that failed without a communicator; empty: there is no more to say.
+// Why this thread's last call that made no communicator failed; empty: its result says all.
 std::string& LastErrorText();
 
 // Copies a text and its end, cut to `bytes`. The body of grtCommErrorText.

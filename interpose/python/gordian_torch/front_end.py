@@ -17,7 +17,7 @@ from gordian_torch import names, operations
 from gordian_torch.operations import is_short
 from gordian_torch.groups import Group, Groups, hash_of
 from gordian_torch.shim import FAILED, RUNS_OTHERS, Shim
-from gordian_torch.sites import TEXT_SITE, Sites
+from gordian_torch.sites import Sites, site_of
 
 
 class _Held(weakref.ref):
@@ -319,8 +319,7 @@ class FrontEnd:
                 comm = group.comm
                 peer = root & _WORD if part else 0
                 frame = get_frame(1)
-                line = line_of(frame) or self.line_behind()
-                site = TEXT_SITE | line if line else 0
+                site = site_of(line_of(frame) or self.line_behind())
                 number = record(call, comm, root, count, types, tag, site)
                 if waits:
                     record_wait(wait_call, comm, number, 0, 0, site)
@@ -375,15 +374,14 @@ class FrontEnd:
         return before
 
     def line_behind(self):
-        """Of an operation that no code of the job is around, as in a thread of autograd, which runs
-        FSDP's hooks: the backward pass that runs, if it is one."""
+        """The line that called backward(), if one backward pass runs, and else 0: for operations
+        with no code of the job on the stack, as FSDP's hooks issue in threads of autograd."""
         lines = set(self.backwards)
         return lines.pop() if len(lines) == 1 else 0
 
     def say_backward(self):
         """For what C++ issues in a thread of autograd."""
-        line = self.line_behind()
-        self.shim.backward(TEXT_SITE | line if line else 0)
+        self.shim.backward(site_of(self.line_behind()))
 
     def before_backward(self, *args, **kwargs):
         try:

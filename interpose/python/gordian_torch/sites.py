@@ -4,10 +4,15 @@ import itertools
 import os
 import sys
 
-TEXT_SITE = 1 << 63  # kTextSite of proto/ring/record.h
+_TEXT_SITE = 1 << 63  # kTextSite of proto/ring/record.h
 _WRITTEN = ("<frozen", "<eval_with_key>")
 _INDUCTOR = "torchinductor_"  # in the folder of the code that Inductor writes
 _FOR_JOBS = ("/gordian/torch/plan.py", "/gordian/torch/measure.py")  # stand between a job and PyTorch
+
+
+def site_of(line):
+    """The records' number of a line that `line_of` has given; 0: none."""
+    return _TEXT_SITE | line if line else 0
 
 
 class Sites:
@@ -40,8 +45,7 @@ class Sites:
         return self.of_frame(self._get_frame(depth + 1))
 
     def of_frame(self, frame):
-        line = self.line_of(frame)
-        return TEXT_SITE | line if line else 0
+        return site_of(self.line_of(frame))
 
     def line_of(self, frame):
         """The number without what marks it as one of a text; 0: none."""
@@ -72,5 +76,5 @@ class Sites:
         code = frame.f_code
         name = getattr(code, "co_qualname", code.co_name)
         text = f"{code.co_filename}\n{frame.f_lineno or 0}\n{name}\n{self._within}".encode("utf-8", "replace")
-        self._shim.text(self._row, TEXT_SITE | number, text, len(text))
+        self._shim.text(self._row, _TEXT_SITE | number, text, len(text))
         return number

@@ -320,7 +320,7 @@ void Bridge::Answer(uint32_t rank) {
 
 void Bridge::TryLeave() {
   if (!leaving_ || !peers_known_ || said_so_) return;
-  if (comm_->error() != grtSuccess) return;  // no one needs anything of it: the failure is told
+  if (comm_->error() != grtSuccess) return;  // the other members have had it from TellFailure
   for (const Far& far : far_) {
     if (far.is_far && !far.gone && (!far.hello || far.leaves)) return;
   }
