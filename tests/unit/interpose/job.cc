@@ -314,12 +314,13 @@ void Fork() {
 void ForkBesideOpening() {
   cudaStream_t stream = MakeStream();
   std::atomic<int> opened = 0;
-  std::thread([&opened] {
-    for (;; ++opened) {
+  std::atomic<bool> over = false;
+  std::thread opener([&opened, &over] {
+    for (; !over; ++opened) {
       void* library = dlopen(getenv("JOB_CUPTI"), RTLD_NOW | RTLD_LOCAL);
       CHECK(library != nullptr && dlclose(library) == 0);
     }
-  }).detach();
+  });
   for (int i = 0; i < 100; ++i) {
     for (const int before = opened; opened == before;) sched_yield();
     const pid_t child = fork();
@@ -332,6 +333,8 @@ void ForkBesideOpening() {
     int status = 0;
     CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 3);
   }
+  over = true;
+  opener.join();
 }
 
 void Exec() {
