@@ -159,6 +159,9 @@ class FrontEnd:
         except Exception:
             return None
 
+    def name_of(self, known, group):
+        return names.of_group(group) or ("world" if known is self.groups.world else None)
+
     def name(self, group, name):
         """Once. `name` may be known only after the group has been made."""
         if group.named or not name:
@@ -306,7 +309,7 @@ class FrontEnd:
                 if group is None:
                     return line_within(get_frame(1)) or self.line_behind()
                 if not group.named:
-                    self.name(group, names.of_group(pg))
+                    self.name(group, self.name_of(group, pg))
                     group.named = True
                 if not group.host:
                     return group.upper | (line_within(get_frame(1)) or self.line_behind())
@@ -353,7 +356,7 @@ class FrontEnd:
             if known is None:
                 return line
             if not known.named:
-                self.name(known, names.of_group(group))
+                self.name(known, self.name_of(known, group))
                 known.named = True
             return known.upper | line
         except Exception:
