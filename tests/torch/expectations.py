@@ -41,7 +41,8 @@ JOBS = {
     "gathers_behind_broadcasts": Expect(["deadlock"], [[0], EVERY], "groups.py", confirmed=True, communicators=3,
                                         ranks=3, backend="gloo"),
     # mistakes.py
-    "rank_conditional": Expect(["deadlock"], [[0], EVERY], "mistakes.py", confirmed=True, communicators=2),
+    "rank_conditional": Expect(["deadlock"], [[0], EVERY], "mistakes.py", confirmed=True, communicators=2,
+                               says=("on world",)),
     "checkpoint_barrier": Expect(["mismatch"], [[0], EVERY], "mistakes.py", confirmed=True),
     "reduce_for_all_reduce": Expect(["mismatch"], [LAST, EVERY], "mistakes.py", confirmed=True),
     # outside.py. The rank that might set the key waits for the one that waits for the key.
