@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random jobs under `gordian run --emulator --on-verdict recover`: NCCL has their operations until they hang.
 
-  recover.py BUILD [--seed N] [--count N] [--seconds S] [--temper NAME] [--together] [--keep] [--summary FILE]
+  recover.py BUILD [--seed N] [--count N] [--seconds S] [--jobs N] [--temper NAME] [--together] [--keep] [--summary FILE]
 
 The jobs are those of fuzz.py; --together: with those collectives alone that end at all ranks or at none, since others are
 refused (R3). One that NCCL ends must end, with no word of a deadlock. One that hangs must be recovered, and
@@ -13,6 +13,7 @@ seed and the command that repeats it, and leaves program, session and output.
 
 import argparse
 import collections
+import concurrent.futures
 import json
 import os
 import re
@@ -104,6 +105,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--seconds", type=float)
+    parser.add_argument("--jobs", type=int, default=1, help="that run side by side")
     parser.add_argument("--temper", choices=sorted(generate.TEMPERS))
     parser.add_argument("--together", action="store_true")
     parser.add_argument("--keep", action="store_true")
@@ -111,10 +113,12 @@ def main():
     options = parser.parse_args()
     end = time.monotonic() + (options.seconds if options.seconds is not None else sys.maxsize)
     work = tempfile.mkdtemp(prefix="gordian-recover-fuzz-")
-    counts, failures, begun = collections.Counter(), 0, time.monotonic()
-    for seed in range(options.seed, options.seed + options.count):
+    counts, begun = collections.Counter(), time.monotonic()
+
+    def one(seed):
+        """What came of the job of this seed; None: there was no time left for it."""
         if time.monotonic() > end:
-            break
+            return None
         folder = os.path.join(work, str(seed))
         os.makedirs(folder)
         job = generate.make(seed, options.temper, options.together)
@@ -125,22 +129,28 @@ def main():
             outcome = judge(job.program, predicted, *execute(options.build, folder), folder)
         except Wrong as wrong:
             outcome = "wrong"
-            failures += 1
             temper = f" --temper {options.temper}" if options.temper else ""
             temper += " --together" if options.together else ""
             print(f"seed {seed}: {wrong}\n  in {folder}; again: {sys.argv[0]} {options.build} --seed {seed}{temper}", flush=True)
-        counts[outcome] += 1
         if outcome != "wrong" and not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
-        if sys.stderr.isatty() or counts.total() % 50 == 0:
-            print(f"{counts.total()} jobs, {time.monotonic() - begun:.0f} s: {dict(counts)}", file=sys.stderr, flush=True)
+        return outcome
+
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for outcome in pool.map(one, range(options.seed, options.seed + options.count)):
+            if outcome is None:
+                continue
+            counts[outcome] += 1
+            if sys.stderr.isatty() or counts.total() % 50 == 0:
+                print(f"{counts.total()} jobs, {time.monotonic() - begun:.0f} s: {dict(counts)}", file=sys.stderr, flush=True)
+    failures = counts["wrong"]
     if failures == 0 and not options.keep:
         shutil.rmtree(work)
     for outcome, number in sorted(counts.items()):
         print(f"{number:5d} {outcome}")
     if options.summary:
         with open(options.summary, "w", encoding="utf-8") as f:
-            json.dump({"seeds": [options.seed, options.seed + counts.total() - 1], "counts": counts}, f, indent=1)
+            json.dump({"first_seed": options.seed, "jobs": counts.total(), "counts": counts}, f, indent=1)
     sys.exit(1 if failures or not counts else 0)
 
 
