@@ -65,6 +65,7 @@ def execute(build, folder):
         elif SUSPECTED.search(now):
             end = min(end, time.monotonic() + LIMIT_S / 3)
     code = process.poll()
+    said = text()  # what gordian says of the end that it is given next counts for nothing
     if code is None:
         process.send_signal(signal.SIGTERM)  # gordian ends its job with itself
         try:
@@ -72,7 +73,7 @@ def execute(build, folder):
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    return code, fuzz.verdict_in(folder), text()
+    return code, fuzz.verdict_in(folder), said if code is None else text()
 
 
 def judge(program, predicted, code, verdict, text, folder):
