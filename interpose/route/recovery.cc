@@ -19,6 +19,7 @@
 #include "interpose/entry/glibc_floor.h"
 #include "interpose/entry/lifecycle.h"
 #include "interpose/entry/reentrancy_guard.h"
+#include "interpose/route/drain.h"
 #include "interpose/route/relaxed_capture.h"
 #include "proto/ring/recovery.h"
 
@@ -38,8 +39,7 @@ using ring::RecoveryReply;
 constexpr uint32_t kUnits = 1024;     // unfinished at once, of one communicator
 constexpr uint32_t kGates = 1024;     // streams
 constexpr uint32_t kGroupUnits = 64;  // of one thread's open group
-constexpr uint64_t kOpen = uint64_t{1} << 62;
-constexpr uint64_t kGateBytes = 64;  // a line of its own for each word
+constexpr uint64_t kGateBytes = 64;   // a line of its own for each word
 constexpr uint64_t kAlign = 256;
 constexpr unsigned kHostAllocPortableMapped = 3;
 constexpr unsigned kDisableTiming = 2;       // cudaEventDisableTiming
@@ -207,7 +207,7 @@ bool Place(UnitTable& table, const Unit& from) {
   unit.index = ++gate->next;
   const std::atomic_ref<uint64_t> word = Word(unit.gate);
   const uint64_t before = word.load(std::memory_order_relaxed);
-  if (!unit.nccl && before == kOpen) word.store(unit.index - 1, std::memory_order_release);
+  if (!unit.nccl && before == kGateOpen) word.store(unit.index - 1, std::memory_order_release);
   const bool placed =
       g_cuda.event_record(unit.event, static_cast<cudaStream_t>(unit.stream)) == 0 &&
       g_cuda.stream_wait_value64(static_cast<cudaStream_t>(unit.stream),
@@ -373,15 +373,47 @@ struct Answer {
   uint64_t missing = 0;  // bytes of shadows
 };
 
+// What the drain decides about (drain.h): the communicators of g_recovery, real memory and streams.
+struct ArmedProcess {
+  using Unit = interpose::Unit;
+
+  static uint32_t Comms() { return g_recovery.count; }
+  static UnitTable& Table(uint32_t comm) { return *g_recovery.comms[comm]->units; }
+  static uint64_t Head(uint32_t comm) { return Table(comm).head.load(std::memory_order_acquire); }
+  static uint64_t Tail(uint32_t comm) { return Table(comm).tail.load(std::memory_order_relaxed); }
+  static void SetTail(uint32_t comm, uint64_t tail) {
+    Table(comm).tail.store(tail, std::memory_order_release);
+  }
+  static Unit& At(uint32_t comm, uint64_t place) { return Table(comm).At(place); }
+
+  static bool IsDone(const Unit& unit) { return interpose::IsDone(unit); }
+  static bool IsInPlace(uint32_t comm, const Unit& unit) { return InPlace(Table(comm), unit); }
+  static grtResult_t SaveInput(uint32_t comm, Unit& unit);
+  // grtAborted: the program has taken the runtime's communicator away.
+  static grtResult_t Submit(uint32_t comm, Unit& unit);
+  static grtResult_t Query(Unit& unit);
+  static grtResult_t MoveOutput(uint32_t comm, Unit& unit);
+
+  struct GateLock {
+    GateLock(ArmedProcess&, const Unit& unit) : gate(g_gates[unit.gate]) {
+      while (!gate.lock.Acquire()) Pause(kMicrosecond);
+    }
+    ~GateLock() { gate.lock.Release(); }
+    GateLock(const GateLock&) = delete;
+    GateLock& operator=(const GateLock&) = delete;
+    Gate& gate;
+  };
+  static uint64_t Word(const Unit& unit) { return interpose::Word(unit.gate).load(); }
+  static void SetWord(const Unit& unit, uint64_t value) { interpose::Word(unit.gate).store(value); }
+};
+constinit ArmedProcess g_armed_process = {};
+using ArmedDrain = Drain<ArmedProcess>;
+
 template <typename Do>
 void ForEach(const Do& visit) {
-  for (uint32_t i = 0; i < g_recovery.count; ++i) {
-    UnitTable& table = *g_recovery.comms[i]->units;
-    const uint64_t head = table.head.load(std::memory_order_acquire);
-    for (uint64_t at = table.tail.load(std::memory_order_relaxed); at < head; ++at) {
-      visit(*g_recovery.comms[i], table, table.At(at));
-    }
-  }
+  ArmedDrain(g_armed_process).ForEach([&](uint32_t comm, Unit& unit) {
+    visit(*g_recovery.comms[comm], ArmedProcess::Table(comm), unit);
+  });
 }
 
 // Null: there is none with this id in records, or it has no spare.
@@ -428,41 +460,6 @@ bool CallsLeft() {
     Pause(250 * kMicrosecond);
   }
   return false;
-}
-
-// Drops what is done from the front, and shuts the gates of the rest.
-void Shut() {
-  for (uint32_t i = 0; i < g_recovery.count; ++i) {
-    UnitTable& table = *g_recovery.comms[i]->units;
-    const uint64_t head = table.head.load(std::memory_order_acquire);
-    uint64_t tail = table.tail.load(std::memory_order_relaxed);
-    while (tail < head && IsDone(table.At(tail))) ++tail;
-    table.tail.store(tail, std::memory_order_release);
-  }
-  ForEach([](RoutedComm&, UnitTable&, Unit& unit) {
-    Gate& gate = g_gates[unit.gate];
-    while (!gate.lock.Acquire()) Pause(kMicrosecond);
-    const std::atomic_ref<uint64_t> word = Word(unit.gate);
-    if (unit.index - 1 < word.load()) word.store(unit.index - 1);
-    gate.lock.Release();
-  });
-}
-
-void OpenAll() {
-  ForEach([](RoutedComm&, UnitTable&, Unit& unit) { Word(unit.gate).store(kOpen); });
-}
-
-// The unit's gate, and those of others behind it on the stream up to the next one of the recovery.
-void Open(Unit& unit) {
-  Gate& gate = g_gates[unit.gate];
-  while (!gate.lock.Acquire()) Pause(kMicrosecond);
-  unit.opened = true;
-  uint64_t next = UINT64_MAX;
-  ForEach([&](RoutedComm&, UnitTable&, const Unit& other) {
-    if (!other.opened && other.gate == unit.gate && other.index < next) next = other.index;
-  });
-  Word(unit.gate).store(next == UINT64_MAX ? kOpen : next - 1, std::memory_order_release);
-  gate.lock.Release();
 }
 
 uint32_t IdOf(const RoutedComm& routed) {
@@ -576,7 +573,7 @@ bool HaveScratch(uint64_t bytes) {
 }
 
 void Cancel() {
-  OpenAll();
+  ArmedDrain(g_armed_process).OpenAll();
   SetCarrier(Carrier::kNccl);
   g_recovery.count = 0;
   g_recovery.phase = Recovery::Phase::kIdle;
@@ -596,7 +593,7 @@ Answer Prepare(uint32_t units, uint32_t comms) {
     return {RecoveryReply::kInCall};
   }
   const RelaxedCapture relaxed;
-  Shut();
+  ArmedDrain(g_armed_process).Shut();
   for (uint32_t i = 0; i < g_recovery.count; ++i) {
     if (g_recovery.comms[i]->units->unguarded.load() != 0) answer = {RecoveryReply::kNotArmed};
   }
@@ -658,20 +655,9 @@ bool Copy(void* to, const void* from, uint64_t bytes) {
   return result == 0;
 }
 
-bool IsReady(const UnitTable& table, const Unit& unit) {
-  if (unit.left) return true;
-  if (!unit.early) return false;
-  bool held = false;
-  for (uint32_t a = 0; a < unit.after_count; ++a) {
-    if (!unit.after[a]->ready) return false;
-    held = held || !unit.after[a]->opened;
-  }
-  // Behind open gates its kernel may begin, and write over its input.
-  return held || !InPlace(table, unit);
-}
-
 // The input of a unit in place that has become ready, so that nothing writes over it any more.
-grtResult_t SaveInput(const UnitTable& table, Unit& unit) {
+grtResult_t ArmedProcess::SaveInput(uint32_t comm, Unit& unit) {
+  const UnitTable& table = Table(comm);
   if (!unit.nccl || !InPlace(table, unit)) return grtSuccess;
   if (!unit.left) {
     return Copy(unit.scratch_in, unit.in, BytesIn(table, unit)) ? grtSuccess
@@ -684,95 +670,38 @@ grtResult_t SaveInput(const UnitTable& table, Unit& unit) {
   return Copy(bytes.at, unit.shadow.memory, bytes.count) ? grtSuccess : grtUnhandledCudaError;
 }
 
-// Before any gate opens: which units have their input, until there is no other.
-grtResult_t FindReady() {
-  grtResult_t failed = grtSuccess;
-  for (bool moved = true; moved && failed == grtSuccess;) {
-    moved = false;
-    ForEach([&](RoutedComm&, UnitTable& table, Unit& unit) {
-      unit.left = unit.left || IsDone(unit) || (unit.first != nullptr && unit.first->left);
-      if (unit.ready || failed != grtSuccess || !IsReady(table, unit)) return;
-      unit.ready = moved = true;
-      failed = SaveInput(table, unit);
-    });
-  }
-  return failed;
-}
-
-// grtAborted: the program has taken the runtime's communicator away.
-grtResult_t SubmitUnlessAborted(RoutedComm& routed, Unit& unit) {
+grtResult_t ArmedProcess::Submit(uint32_t comm, Unit& unit) {
+  RoutedComm& routed = *g_recovery.comms[comm];
+  // What the stream has come to is written where the program wants it.
+  if (unit.left) unit.scratch = nullptr;
   TryLock& lock = routed.units->lock;
   while (!lock.Acquire()) Pause(kMicrosecond);
   grtResult_t result = grtAborted;
   if (routed.units->gives_up.load() == 0) {
     const void* const in = unit.scratch_in != nullptr ? unit.scratch_in : unit.in;
     void* const out = unit.scratch != nullptr ? unit.scratch : unit.out;
-    result = Submit(routed, unit, in, out, &unit.running);
+    result = interpose::Submit(routed, unit, in, out, &unit.running);
   }
   lock.Release();
   return result;
 }
 
-// Submits, in the order of each communicator's calls, what has its input.
-grtResult_t SubmitReady() {
-  grtResult_t failed = FindReady();
-  for (uint32_t i = 0; i < g_recovery.count && failed == grtSuccess; ++i) {
-    RoutedComm& routed = *g_recovery.comms[i];
-    UnitTable& table = *routed.units;
-    const uint64_t head = table.head.load(std::memory_order_acquire);
-    bool in_order = true;
-    for (uint64_t at = table.tail.load(std::memory_order_relaxed); at < head; ++at) {
-      Unit& unit = table.At(at);
-      if (!unit.submitted && unit.ready && in_order) {
-        // What the stream has come to is written where the program wants it.
-        if (unit.left) unit.scratch = nullptr;
-        const grtResult_t result = SubmitUnlessAborted(routed, unit);
-        if (result != grtSuccess) failed = result;
-        unit.submitted = result == grtSuccess;
-      }
-      in_order = in_order && unit.submitted;
-    }
-  }
-  return failed;
+grtResult_t ArmedProcess::Query(Unit& unit) {
+  const grtResult_t result = g_runtime.grtOpQuery(unit.running);
+  if (result == grtInProgress) return result;
+  g_runtime.grtOpFree(unit.running);
+  unit.running = nullptr;
+  return result;
 }
 
-// Opens what is done, each stream in its order.
-grtResult_t OpenDone() {
-  grtResult_t failed = grtSuccess;
-  ForEach([&](RoutedComm&, UnitTable& table, Unit& unit) {
-    if (!unit.submitted || unit.opened || failed != grtSuccess) return;
-    if (!unit.executed) {
-      const grtResult_t result = g_runtime.grtOpQuery(unit.running);
-      if (result == grtInProgress) return;
-      g_runtime.grtOpFree(unit.running);
-      unit.running = nullptr;
-      unit.executed = true;
-      if (result != grtSuccess) {
-        failed = result;
-        return;
-      }
-    }
-    // The kernel that NCCL has left there may still write.
-    if (!unit.left) return;
-    if (unit.scratch != nullptr) {
-      if (!Copy(unit.out, unit.scratch, BytesOut(table, unit))) {
-        failed = grtUnhandledCudaError;
-        return;
-      }
-      unit.scratch = nullptr;
-    }
-    // Counted first: the program may end as soon as the last gate is open.
-    __atomic_fetch_add(&g_file->executed, 1, __ATOMIC_RELEASE);
-    Open(unit);
-  });
-  for (uint32_t i = 0; i < g_recovery.count; ++i) {
-    UnitTable& table = *g_recovery.comms[i]->units;
-    const uint64_t head = table.head.load(std::memory_order_acquire);
-    uint64_t tail = table.tail.load(std::memory_order_relaxed);
-    while (tail < head && table.At(tail).opened) ++tail;
-    table.tail.store(tail, std::memory_order_release);
+// Also counts the unit, before its gate opens: the program may end as soon as the last gate is open.
+grtResult_t ArmedProcess::MoveOutput(uint32_t comm, Unit& unit) {
+  if (unit.scratch != nullptr) {
+    if (!Copy(unit.out, unit.scratch, BytesOut(Table(comm), unit))) return grtUnhandledCudaError;
+    unit.scratch = nullptr;
   }
-  return failed;
+  __atomic_fetch_add(&g_file->executed, 1, __ATOMIC_RELEASE);
+  return grtSuccess;
 }
 
 // What is called from now on goes straight to the runtime, behind what has been submitted.
@@ -781,10 +710,7 @@ void HandOver() {
     RoutedComm& routed = *g_recovery.comms[i];
     UnitTable& table = *routed.units;
     if (routed.carrier.load() != Carrier::kRecovering || !table.lock.Acquire()) continue;
-    const uint64_t head = table.head.load(std::memory_order_acquire);
-    if (table.tail.load(std::memory_order_relaxed) == head || table.At(head - 1).submitted) {
-      routed.carrier.store(Carrier::kRuntime);
-    }
+    if (ArmedDrain(g_armed_process).MayHandOver(i)) routed.carrier.store(Carrier::kRuntime);
     table.lock.Release();
   }
 }
@@ -808,7 +734,7 @@ bool Exits() {
 void GiveUp() {
   ForEach([](RoutedComm&, UnitTable& table, Unit& unit) {
     if (table.gives_up.load() == 0 || unit.opened) return;
-    Open(unit);
+    ArmedDrain(g_armed_process).Open(unit);
   });
 }
 
@@ -841,10 +767,11 @@ Answer Commit() {
     g_recovery.comms[i]->revoking.store(0);
     return Fail(grtSystemError);
   }
+  ArmedDrain drain(g_armed_process);
   while (!IsOver()) {
     if (Exits()) return Fail(grtSystemError);
-    grtResult_t failed = SubmitReady();
-    if (failed == grtSuccess) failed = OpenDone();
+    grtResult_t failed = drain.SubmitReady();
+    if (failed == grtSuccess) failed = drain.OpenDone();
     if (failed == grtSuccess && IsAborted()) failed = grtAborted;
     if (failed != grtSuccess) return Fail(failed);
     HandOver();
@@ -977,7 +904,7 @@ const char* WhyNot() {
     return "there is no pinned memory";
   }
   g_words = static_cast<char*>(words);
-  for (uint32_t i = 0; i < kGates; ++i) Word(i).store(kOpen);
+  for (uint32_t i = 0; i < kGates; ++i) Word(i).store(kGateOpen);
   if (!MapFile()) return "it cannot write to the session's folder";
   if (!StartThread(Control, nullptr)) return "it cannot start a thread";
   return nullptr;
