@@ -1,6 +1,7 @@
 #include "replayer/predict/order_judge.h"
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "analyzer/model/verdict/check_catalogue.h"
@@ -134,7 +135,11 @@ JudgedEnd OrderJudge::JudgeOrder(const explore::Explorable& state,
   const Order order = OrderOf(path, state.Actors());
   Schedule forced = Forced(order);
   const ModelRun run = RunModel(forced);
-  if (IsDeadlock(run) && HangsAnyhow(forced)) {
+  // With gates alone the calls may go on in another way than in this order, and wait elsewhere.
+  const bool same = std::all_of(run.cycle.begin(), run.cycle.end(), [&](OpId id) {
+    return !places_.contains(id) || order.moments.contains(id);
+  });
+  if (IsDeadlock(run) && same && HangsAnyhow(forced)) {
     end.kind = JudgedEnd::Kind::kDeadlock;
     end.prediction = Describe(run, order, std::move(forced));
   } else if (!run.hangs || IsDeadlock(run)) {
@@ -182,6 +187,10 @@ OrderJudge::Order OrderJudge::OrderOf(const std::vector<Step>& path,
                                       const std::vector<explore::Actor>& end) const {
   Order order{
       .begun = std::vector<std::vector<OpId>>(schedule_.ranks.size()), .moments = {}, .all = {}};
+  for (size_t actor = 0; actor < end.size(); ++actor) {
+    if (!end[actor].finished && !end[actor].in_call && !end[actor].enabled)
+      order.held.insert(OpOf({actor, end[actor].at}).id);
+  }
   for (size_t i = 0; i < path.size(); ++i) {
     const Op& op = OpOf(path[i]);
     Moments& moments = order.moments[op.id];
@@ -210,6 +219,7 @@ Schedule OrderJudge::Forced(const Order& order) const {
     }
   }
   Schedule forced = schedule_;
+  DropUnreached(order, &forced);
   ForEachOp(forced, [&](size_t, size_t, Op& op) {
     if (const auto found = gates.find(op.id); found != gates.end()) {
       std::erase_if(op.gates, [&](const Gate& gate) { return gate.after == found->second.after; });
@@ -217,6 +227,24 @@ Schedule OrderJudge::Forced(const Order& order) const {
     }
   });
   return forced;
+}
+
+// Threads that wait for another one to come to a call, where nothing moves any more, wait for ever.
+// As a gate, which a thread polls, such a wait would say that the thread runs: so it ends instead.
+void OrderJudge::DropUnreached(const Order& order, Schedule* forced) {
+  if (order.held.empty()) return;
+  std::unordered_set<OpId> dropped;
+  for (RankProgram& rank : forced->ranks) {
+    for (ThreadProgram& thread : rank.threads) {
+      const auto held = std::find_if(thread.ops.begin(), thread.ops.end(),
+                                     [&](const Op& op) { return order.held.contains(op.id); });
+      for (auto op = held; op != thread.ops.end(); ++op) dropped.insert(op->id);
+      thread.ops.erase(held, thread.ops.end());
+    }
+  }
+  ForEachOp(*forced, [&](size_t, size_t, Op& op) {
+    std::erase_if(op.gates, [&](const Gate& gate) { return dropped.contains(gate.after); });
+  });
 }
 
 std::string OrderJudge::SiteOf(const Op& op) const {

@@ -71,6 +71,7 @@ class OrderJudge {
     std::vector<std::vector<OpId>> begun;  // by rank
     std::unordered_map<OpId, Moments> moments;
     std::vector<OpId> all;  // as they begin
+    std::set<OpId> held;    // where nothing moves: calls at whose gates threads wait
   };
 
   const Op& OpOf(const explore::Step& step) const;
@@ -82,6 +83,7 @@ class OrderJudge {
   Order OrderOf(const std::vector<explore::Step>& path,
                 const std::vector<explore::Actor>& end) const;
   Schedule Forced(const Order& order) const;
+  static void DropUnreached(const Order& order, Schedule* forced);
   Prediction Describe(const ModelRun& run, const Order& order, Schedule forced) const;
   std::vector<CallOrder> Needed(const std::vector<OpId>& cycle, const Order& order) const;
   bool AsRecorded(OpId first, OpId second) const;
