@@ -55,8 +55,14 @@ def read_results(path, ranks):
 
 def read_calls(path, ranks):
     with open(path + ".calls", "rb") as f:
-        words = list(struct.iter_unpack("<16I", f.read()))
-    return [(each[0], each[1:]) for each in words[:ranks]]
+        words = list(struct.iter_unpack("<17I", f.read()))
+    return [(each[0], each[1:16]) for each in words[:ranks]]
+
+
+def turns_given_up(path, ranks):
+    """How often an operation did not come to its turn (`after`)."""
+    with open(path + ".calls", "rb") as f:
+        return sum(each[16] for each in list(struct.iter_unpack("<17I", f.read()))[:ranks])
 
 
 def environment(program, path):

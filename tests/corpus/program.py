@@ -9,15 +9,18 @@ all results are equal.
              comm= stream= count= type=f32|f64|i32|i64|u8 [op=sum|max|min] [root=] room=
   send recv  comm= stream= count= type= peer= room=
              both: [input=LABEL] it reads what LABEL has written; [output=LABEL, over_input=LABEL] it writes over what
-             LABEL writes, or reads; [in_place=1] as NCCL defines it, in its own output
+             LABEL writes, or reads; [in_place=1] as NCCL defines it, in its own output; [site=NAME] the line that
+             calls it, else its label
   copy stream= input=LABEL bytes= type=u8 room= (on the device) | host stream= us= (a host function)
   event_record event= stream= | stream_wait event= stream= | kernel stream= us=
   stream_sync stream= | event_sync event= | device_sync | read stream= | read_legacy
   malloc block= bytes= | free block= | sleep ms= | exit code=
   capture_begin graph= stream= | capture_end graph= stream= | graph_launch graph= stream=
   meet meeting= count= (ranks, through shared memory) | post flag= | wait flag= [count=] (threads of a rank)
+  poll flag= ms= (as wait, but looks every so often) | start thread= | join thread=
 
-`stream=legacy` is the default stream.
+`stream=legacy` is the default stream. Threads that no `start` names begin with the program. Any operation may have
+[after=LABEL patience=]: it waits until that operation of its rank has returned, for so many milliseconds at most.
 """
 
 import copy

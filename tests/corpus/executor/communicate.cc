@@ -78,7 +78,8 @@ size_t ElementSize(const std::string& type) { return TypeOf(type).bytes; }
 
 ncclResult_t CallFromItsSite(const Operation& op, const Transfer& transfer) {
   static constexpr std::array<Call, kSites> table = Table(std::make_index_sequence<kSites>());
-  return table[std::hash<std::string>()(op.label) % kSites](op, transfer);
+  const std::string& name = op.Has("site") ? op.Text("site") : op.label;
+  return table[std::hash<std::string>()(name) % kSites](op, transfer);
 }
 
 }  // namespace corpus

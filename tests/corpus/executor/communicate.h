@@ -1,5 +1,5 @@
 // NCCL's operations by name. Each label has a call site of its own (of 32), as the lines of a
-// program would.
+// program would; operations that give one `site` share it, as the steps of a loop do.
 #ifndef GORDIAN_TESTS_CORPUS_EXECUTOR_COMMUNICATE_H_
 #define GORDIAN_TESTS_CORPUS_EXECUTOR_COMMUNICATE_H_
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
@@ -76,6 +77,36 @@ void SleepUntilAtLeast(std::atomic<uint32_t>* word, uint32_t value) {
   }
 }
 
+namespace {
+
+// Of threads of one process, as their mutexes and condition variables wait; observers can tell.
+void SleepInThread(std::atomic<uint32_t>* word, uint32_t value) {
+  for (uint32_t seen = word->load(); seen < value; seen = word->load()) {
+    syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAIT_PRIVATE, seen, nullptr,
+            nullptr, 0);
+  }
+}
+
+void AddAndWakeThread(std::atomic<uint32_t>* word, uint32_t value) {
+  word->fetch_add(value);
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr,
+          nullptr, 0);
+}
+
+timespec In(long ms) {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  t.tv_sec += ms / 1000;
+  t.tv_nsec += (ms % 1000) * 1000000;
+  if (t.tv_nsec >= 1000000000) {
+    ++t.tv_sec;
+    t.tv_nsec -= 1000000000;
+  }
+  return t;
+}
+
+}  // namespace
+
 void AddAndWake(std::atomic<uint32_t>* word, uint32_t value) {
   word->fetch_add(value);
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
@@ -115,6 +146,8 @@ Rank::Rank(const Program& program, int rank, Shared* shared, Calls* calls)
       if (each.Has("event")) events_[static_cast<int>(each.Number("event"))];
       if (each.Has("graph")) graphs_[static_cast<int>(each.Number("graph"))];
       if (each.Has("block")) allocations_[static_cast<int>(each.Number("block"))];
+      if (each.Has("after")) returned_[each.Text("after")];
+      if (each.kind == "start") threads_[static_cast<size_t>(each.Number("thread"))];
     }
   }
   for (auto& [number, stream] : streams_) {
@@ -152,15 +185,19 @@ void Rank::Fill(const Operation& op, char* bytes) const {
 }
 
 void Rank::Run() {
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < mine_.threads.size(); ++i) {
-    threads.emplace_back([this, i] {
-      if (cudaSetDevice(rank_) != cudaSuccess) Fail("cudaSetDevice in a thread");
-      RunThread(i);
-    });
+  for (const auto& [number, thread] : threads_) {
+    if (number == 0 || number >= mine_.threads.size()) Fail("no thread to start");
   }
+  std::vector<size_t> begun;  // the others are started by an operation
+  for (size_t i = 1; i < mine_.threads.size(); ++i) {
+    if (threads_.count(i) == 0) begun.push_back(i);
+  }
+  for (const size_t i : begun) threads_[i];
+  for (const size_t i : begun) StartThread(i);
   if (!mine_.threads.empty()) RunThread(0);
-  for (std::thread& thread : threads) thread.join();
+  for (auto& [number, thread] : threads_) {
+    if (thread.joinable()) thread.join();
+  }
   const Operation op{.label = "end", .kind = "end", .values = {}};
   CUDA(cudaDeviceSynchronize());
 }
@@ -220,10 +257,34 @@ int Rank::RankIn(const Operation& op, int comm) const {
   return static_cast<int>(found - members.begin());
 }
 
+void Rank::StartThread(size_t thread) {
+  threads_.at(thread) = std::thread([this, thread] {
+    if (cudaSetDevice(rank_) != cudaSuccess) Fail("cudaSetDevice in a thread");
+    RunThread(thread);
+  });
+}
+
 void Rank::RunThread(size_t thread) {
   for (const Operation& op : mine_.threads[thread]) {
+    if (op.Has("after")) AwaitTurn(op);
     calls_->begun[thread].fetch_add(1);
     if (!RunHost(op) && !RunStream(op) && !RunCommunicator(op)) Communicate(op);
+    if (const auto named = returned_.find(op.label); named != returned_.end())
+      AddAndWakeThread(&named->second, 1);
+  }
+}
+
+// A turn that the program itself forbids never comes.
+void Rank::AwaitTurn(const Operation& op) {
+  std::atomic<uint32_t>* const word = &returned_.at(op.Text("after"));
+  const timespec deadline = In(op.Number("patience"));
+  while (word->load() == 0) {
+    if (syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAIT_BITSET_PRIVATE, 0,
+                &deadline, nullptr, FUTEX_BITSET_MATCH_ANY) != 0 &&
+        errno == ETIMEDOUT) {
+      calls_->turns_given_up.fetch_add(1);
+      return;
+    }
   }
 }
 
@@ -256,9 +317,16 @@ bool Rank::RunHost(const Operation& op) {
     AddAndWake(word, 1);
     SleepUntilAtLeast(word, static_cast<uint32_t>(op.Number("count")));
   } else if (op.kind == "post") {
-    AddAndWake(&flags_[op.Number("flag")], 1);
+    AddAndWakeThread(&flags_[op.Number("flag")], 1);
   } else if (op.kind == "wait") {
-    SleepUntilAtLeast(&flags_[op.Number("flag")], static_cast<uint32_t>(op.Number("count", 1)));
+    SleepInThread(&flags_[op.Number("flag")], static_cast<uint32_t>(op.Number("count", 1)));
+  } else if (op.kind == "poll") {
+    while (flags_[op.Number("flag")].load() < static_cast<uint32_t>(op.Number("count", 1)))
+      SleepMilliseconds(op.Number("ms"));
+  } else if (op.kind == "start") {
+    StartThread(static_cast<size_t>(op.Number("thread")));
+  } else if (op.kind == "join") {
+    threads_.at(static_cast<size_t>(op.Number("thread"))).join();
   } else if (op.kind == "exit") {
     std::exit(static_cast<int>(op.Number("code")));  // with handlers: NCCL tells the others
   } else {

@@ -10,6 +10,8 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/corpus/executor/program.h"
@@ -32,6 +34,7 @@ constexpr int kMaxThreads = 15;
 struct Calls {
   std::atomic<uint32_t> pid;
   std::atomic<uint32_t> begun[kMaxThreads];  // operations, by thread of the program
+  std::atomic<uint32_t> turns_given_up;
 };
 
 void SleepUntilAtLeast(std::atomic<uint32_t>* word, uint32_t value);
@@ -56,7 +59,9 @@ class Rank {
   };
 
   void RunThread(size_t thread);
-  bool RunHost(const Operation& op);          // waits, memory, sleep
+  void StartThread(size_t thread);
+  void AwaitTurn(const Operation& op);
+  bool RunHost(const Operation& op);          // waits, memory, sleep, threads
   bool RunStream(const Operation& op);        // events, kernels, graphs
   bool RunCommunicator(const Operation& op);  // init to destroy
   void Communicate(const Operation& op);      // collectives, sends, receives
@@ -80,6 +85,8 @@ class Rank {
   std::map<int, void*> allocations_;
   ncclComm_t comms_[kMaxComms] = {};
   std::atomic<uint32_t> flags_[kMaxFlags] = {};
+  std::map<size_t, std::thread> threads_;  // all entries made before any thread runs
+  std::map<std::string, std::atomic<uint32_t>> returned_;  // of operations that others come after
 };
 
 }  // namespace corpus
