@@ -70,10 +70,11 @@ std::string NotJudgedText(const replayer::Predictions& predictions) {
   return text;
 }
 
-CallNames::CallNames(const replayer::Schedule& schedule) : schedule_(schedule) {
-  ForEachOp(schedule, [this](size_t rank, size_t thread, const Op& op) {
+CallNames::CallNames(const Prediction& prediction) : schedule_(prediction.witness) {
+  ForEachOp(schedule_, [this](size_t rank, size_t thread, const Op& op) {
     places_[op.id] = {&op, rank, thread};
   });
+  for (const auto& [rank, thread, op] : prediction.unreached) places_[op.id] = {&op, rank, thread};
 }
 
 std::string CallNames::CommOf(OpId id) const {
@@ -100,7 +101,7 @@ nlohmann::ordered_json CallNames::ToJson(OpId id) const {
 }
 
 std::string SummaryText(const Prediction& prediction) {
-  const CallNames names(prediction.witness);
+  const CallNames names(prediction);
   const std::vector<OpId>& cycle = prediction.cycle;
   if (prediction.freedom == Freedom::kReadinessOrdered)
     return "rank " + std::to_string(names.RankOf(cycle.at(0))) + " meets rank " +
@@ -115,7 +116,7 @@ std::string SummaryText(const Prediction& prediction) {
 }
 
 std::string PredictionText(const Prediction& prediction) {
-  const CallNames names(prediction.witness);
+  const CallNames names(prediction);
   std::string text;
   if (prediction.freedom == Freedom::kReadinessOrdered) {
     text = MeetingText(names, prediction);
@@ -143,7 +144,7 @@ std::string PredictionText(const Prediction& prediction) {
 }
 
 nlohmann::ordered_json PredictionJson(const Prediction& prediction) {
-  const CallNames names(prediction.witness);
+  const CallNames names(prediction);
   nlohmann::ordered_json json = {{"check", prediction.witness.origin.check},
                                  {"freedoms", {TextOf(prediction.freedom).name}},
                                  {"sites", prediction.sites},
@@ -160,7 +161,7 @@ nlohmann::ordered_json PredictionJson(const Prediction& prediction) {
 }
 
 nlohmann::ordered_json ScheduleJson(const Prediction& prediction) {
-  const CallNames names(prediction.witness);
+  const CallNames names(prediction);
   nlohmann::ordered_json json = {{"schema", "gordian.schedule.v1"},
                                  {"steps", nlohmann::ordered_json::array()}};
   for (const OpId id : prediction.begun) json["steps"].push_back(names.ToJson(id));

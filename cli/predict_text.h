@@ -26,10 +26,10 @@ std::string RestsOnText(replayer::Freedom freedom);
 // Lines: the calls that were not judged, and why.
 std::string NotJudgedText(const replayer::Predictions& predictions);
 
-// Names calls of a schedule, which must outlive it, as people know them.
+// Names the calls of a prediction, which must outlive it, as people know them.
 class CallNames {
  public:
-  explicit CallNames(const replayer::Schedule& schedule);
+  explicit CallNames(const replayer::Prediction& prediction);
 
   const replayer::Op& OpOf(replayer::OpId id) const { return *places_.at(id).op; }
   int RankOf(replayer::OpId id) const { return schedule_.ranks[places_.at(id).rank].rank; }

@@ -22,7 +22,7 @@ exporters::SarifPlace PlaceOf(const CallNames& names, OpId id, const std::string
 }
 
 exporters::SarifFinding FindingOf(const Prediction& prediction) {
-  const CallNames names(prediction.witness);
+  const CallNames names(prediction);
   exporters::SarifFinding finding{
       .check = prediction.witness.origin.check,
       .title = "Another order of calls hangs",

@@ -133,7 +133,8 @@ JudgedEnd OrderJudge::JudgeOrder(const explore::Explorable& state,
   JudgedEnd end;
   if (static_cast<const ScheduleState&>(state).machine().AllEnded()) return end;
   const Order order = OrderOf(path, state.Actors());
-  Schedule forced = Forced(order);
+  std::vector<UnreachedCall> unreached;
+  Schedule forced = Forced(order, &unreached);
   const ModelRun run = RunModel(forced);
   // With gates alone the calls may go on in another way than in this order, and wait elsewhere.
   const bool same = std::all_of(run.cycle.begin(), run.cycle.end(), [&](OpId id) {
@@ -142,6 +143,7 @@ JudgedEnd OrderJudge::JudgeOrder(const explore::Explorable& state,
   if (IsDeadlock(run) && same && HangsAnyhow(forced)) {
     end.kind = JudgedEnd::Kind::kDeadlock;
     end.prediction = Describe(run, order, std::move(forced));
+    end.prediction.unreached = std::move(unreached);
   } else if (!run.hangs || IsDeadlock(run)) {
     end.kind = JudgedEnd::Kind::kUnforced;
   } else {
@@ -208,7 +210,7 @@ OrderJudge::Order OrderJudge::OrderOf(const std::vector<Step>& path,
 }
 
 // The schedule, with each rank's calls beginning in that order.
-Schedule OrderJudge::Forced(const Order& order) const {
+Schedule OrderJudge::Forced(const Order& order, std::vector<UnreachedCall>* unreached) const {
   std::unordered_map<OpId, Gate> gates;
   for (const std::vector<OpId>& rank : order.begun) {
     for (size_t i = 1; i < rank.size(); ++i) {
@@ -219,7 +221,8 @@ Schedule OrderJudge::Forced(const Order& order) const {
     }
   }
   Schedule forced = schedule_;
-  DropUnreached(order, &forced);
+  std::vector<UnreachedCall> dropped = DropUnreached(order, &forced);
+  if (unreached != nullptr) *unreached = std::move(dropped);
   ForEachOp(forced, [&](size_t, size_t, Op& op) {
     if (const auto found = gates.find(op.id); found != gates.end()) {
       std::erase_if(op.gates, [&](const Gate& gate) { return gate.after == found->second.after; });
@@ -231,20 +234,27 @@ Schedule OrderJudge::Forced(const Order& order) const {
 
 // Threads that wait for another one to come to a call, where nothing moves any more, wait for ever.
 // As a gate, which a thread polls, such a wait would say that the thread runs: so it ends instead.
-void OrderJudge::DropUnreached(const Order& order, Schedule* forced) {
-  if (order.held.empty()) return;
-  std::unordered_set<OpId> dropped;
-  for (RankProgram& rank : forced->ranks) {
-    for (ThreadProgram& thread : rank.threads) {
-      const auto held = std::find_if(thread.ops.begin(), thread.ops.end(),
+std::vector<UnreachedCall> OrderJudge::DropUnreached(const Order& order, Schedule* forced) {
+  std::vector<UnreachedCall> dropped;
+  if (order.held.empty()) return dropped;
+  std::unordered_set<OpId> ids;
+  for (size_t rank = 0; rank < forced->ranks.size(); ++rank) {
+    std::vector<ThreadProgram>& threads = forced->ranks[rank].threads;
+    for (size_t thread = 0; thread < threads.size(); ++thread) {
+      std::vector<Op>& ops = threads[thread].ops;
+      const auto held = std::find_if(ops.begin(), ops.end(),
                                      [&](const Op& op) { return order.held.contains(op.id); });
-      for (auto op = held; op != thread.ops.end(); ++op) dropped.insert(op->id);
-      thread.ops.erase(held, thread.ops.end());
+      for (auto op = held; op != ops.end(); ++op) {
+        ids.insert(op->id);
+        dropped.push_back({rank, thread, std::move(*op)});
+      }
+      ops.erase(held, ops.end());
     }
   }
   ForEachOp(*forced, [&](size_t, size_t, Op& op) {
-    std::erase_if(op.gates, [&](const Gate& gate) { return dropped.contains(gate.after); });
+    std::erase_if(op.gates, [&](const Gate& gate) { return ids.contains(gate.after); });
   });
+  return dropped;
 }
 
 std::string OrderJudge::SiteOf(const Op& op) const {

@@ -82,8 +82,9 @@ class OrderJudge {
   Order Recorded() const;
   Order OrderOf(const std::vector<explore::Step>& path,
                 const std::vector<explore::Actor>& end) const;
-  Schedule Forced(const Order& order) const;
-  static void DropUnreached(const Order& order, Schedule* forced);
+  // The calls that it leaves out go to `unreached`, if set.
+  Schedule Forced(const Order& order, std::vector<UnreachedCall>* unreached = nullptr) const;
+  static std::vector<UnreachedCall> DropUnreached(const Order& order, Schedule* forced);
   Prediction Describe(const ModelRun& run, const Order& order, Schedule forced) const;
   std::vector<CallOrder> Needed(const std::vector<OpId>& cycle, const Order& order) const;
   bool AsRecorded(OpId first, OpId second) const;

@@ -63,7 +63,9 @@ class Predictor {
     // A complete search has shown of the others that no order reaches them.
     result_.complete = searched && result_.not_judged.empty();
     if (searched) return;
-    for (const explore::Candidate* const candidate : open) Leave(calls, *candidate);
+    for (const explore::Candidate* const candidate : open) {
+      if (CanHold(calls, *candidate)) Leave(calls, *candidate);
+    }
     if (!candidates.all)
       result_.not_judged.push_back("orders beyond the first " + std::to_string(result_.candidates) +
                                    " candidates");
@@ -118,6 +120,32 @@ class Predictor {
     std::set<std::string> sites;
     for (const size_t call : candidate.calls) sites.insert(judge_.SiteOf(*calls.ops[call]));
     return sites;
+  }
+
+  // Whether a rank can make its calls in the orders that the candidate needs: they do not contradict
+  // one another, nor the order of its threads' calls.
+  static bool CanHold(const OrderedCalls& calls, const explore::Candidate& candidate) {
+    std::vector<explore::Reversal> orders = candidate.reversals;
+    orders.insert(orders.end(), candidate.as_recorded.begin(), candidate.as_recorded.end());
+    std::vector<size_t> all;
+    for (const auto& [first, second] : orders) all.insert(all.end(), {first, second});
+    for (const size_t one : all) {
+      for (const size_t other : all) {
+        if (one < other && calls.calls[one].actor == calls.calls[other].actor)
+          orders.emplace_back(one, other);
+      }
+    }
+    // What is behind nothing else cannot contradict anything.
+    for (size_t before = 0; before != orders.size();) {
+      const std::vector<explore::Reversal> left = orders;
+      before = left.size();
+      std::erase_if(orders, [&](const explore::Reversal& order) {
+        return std::none_of(left.begin(), left.end(), [&](const explore::Reversal& other) {
+          return other.second == order.first;
+        });
+      });
+    }
+    return orders.empty();
   }
 
   // A candidate that no trial reached, while not all were tried.

@@ -21,6 +21,12 @@ struct CallOrder {
   bool as_recorded = false;
 };
 
+// A call that an order never comes to.
+struct UnreachedCall {
+  size_t rank = 0, thread = 0;  // in the schedule
+  Op op;
+};
+
 // What a prediction rests on.
 enum class Freedom {
   kThreadsUnordered,  // nothing orders calls of two threads
@@ -32,13 +38,14 @@ struct Prediction {
   std::set<std::string> sites;  // equal for those that a person would not tell apart
   // The call that each rank of the cycle waits in; of kReadinessOrdered, two calls that would meet.
   std::vector<OpId> cycle;
-  std::vector<CallOrder> orders;      // one or more of each rank of the cycle that had a choice
-  size_t alike = 0;                   // more deadlocks with these sites that were met
-  Schedule witness;                   // its gates force the deadlock, if one was reached
-  std::vector<OpId> begun;            // the witness' calls in the order in which they begin
-  std::optional<size_t> preemptions;  // in that order, where they were counted
-  std::string doubt;                  // why it is not confirmed; empty: it is
-  bool run_decides = false;           // a run of the witness that hangs removes the doubt
+  std::vector<CallOrder> orders;         // one or more of each rank of the cycle that had a choice
+  size_t alike = 0;                      // more deadlocks with these sites that were met
+  Schedule witness;                      // its gates force the deadlock, if one was reached
+  std::vector<UnreachedCall> unreached;  // which the witness leaves out
+  std::vector<OpId> begun;               // the witness' calls in the order in which they begin
+  std::optional<size_t> preemptions;     // in that order, where they were counted
+  std::string doubt;                     // why it is not confirmed; empty: it is
+  bool run_decides = false;              // a run of the witness that hangs removes the doubt
 };
 
 struct Predictions {
