@@ -225,7 +225,7 @@ class _Writer:
             self.p.everywhere(f"warm.{name}", "all_reduce", self.names.index(name), 0, 8)
         for part in self.job.parts:
             for call in part.calls:
-                if call.kind in ("transfer", "exchange"):
+                if call.kind in ("transfer", "exchange", "all_to_all"):  # which connect pairs
                     for rank in call.members:
                         self.call(rank, 0, 0, f"warm.{part.name}", call)
         for rank in range(self.job.ranks):
