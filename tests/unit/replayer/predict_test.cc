@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "replayer/reduce/model_run.h"
 #include "tests/unit/replayer/free_orders.h"
 #include "tests/unit/replayer/schedule_builder.h"
@@ -98,6 +100,58 @@ TEST(Predict, AHostWaitBetweenTwoStreams) {
     job.On(rank, 1).DeviceSync().AllReduce(kTp, 1).DeviceSync();
   }
   EXPECT_TRUE(Predict(Recorded(job)).predicted.empty()) << "dp is called by another thread";
+}
+
+TEST(Predict, HostWaitsInBothThreadsOfWhichOneIsJoined) {
+  // Each thread waits for all of the device before it reduces. Then the first one joins the second.
+  ScheduleBuilder job(2);
+  job.Comm("dp", {0, 1});
+  job.Comm("tp", {0, 1});
+  for (int rank = 0; rank < 2; ++rank) {
+    job.On(rank, 0).DeviceSync().AllReduce(kDp, 0).DeviceSync();
+    job.On(rank, 1).DeviceSync().AllReduce(kTp, 1);
+  }
+  std::set<OpId> joined;
+  for (RankProgram& rank : job.schedule().ranks) {
+    rank.threads[0].ops.back().gates.push_back(
+        {rank.threads[1].ops.back().id, Gate::Moment::kReturned});
+    joined.insert(rank.threads[0].ops.back().id);
+  }
+  const Predictions predictions = Predict(Recorded(job));
+  EXPECT_TRUE(predictions.judged && predictions.not_judged.empty());
+  ASSERT_EQ(predictions.predicted.size(), 1u);
+  const Prediction& found = predictions.predicted.front();
+  const ModelRun run = RunModel(found.witness);
+  EXPECT_TRUE(run.hangs);
+  EXPECT_EQ(run.check, "host-wait-cycle");
+  // The thread that would join never comes to it: the witness does without, so that it ends.
+  ASSERT_EQ(found.unreached.size(), 1u);
+  EXPECT_TRUE(joined.contains(found.unreached.front().op.id));
+  ForEachOp(found.witness,
+            [&](size_t, size_t, const Op& op) { EXPECT_NE(op.id, found.unreached.front().op.id); });
+}
+
+TEST(Predict, CandidatesThatARankContradictsAreNotListed) {
+  // Each thread's stream waits for what is on the other one: so at one rank alone the graph has
+  // cycles, of orders that no run can have.
+  ScheduleBuilder job(2);
+  job.Comm("dp", {0, 1});
+  job.Comm("tp", {0, 1});
+  for (int rank = 0; rank < 2; ++rank) {
+    for (int step = 0; step < 2; ++step) {
+      job.On(rank, 0).Record(2 * step, 1).Wait(2 * step, 0).AllReduce(kDp, 0);
+      job.On(rank, 1).Record(2 * step + 1, 0).Wait(2 * step + 1, 1).AllReduce(kTp, 1);
+    }
+  }
+  const RecordedOrders orders = Recorded(job);
+  const Predictions predictions = Predict(orders, {.max_states = 1});  // a search that is cut short
+  EXPECT_FALSE(predictions.complete);
+  EXPECT_GT(predictions.candidates, predictions.predicted.size());
+  for (const Prediction& left : predictions.unconfirmed) {
+    std::set<size_t> ranks;
+    for (const CallOrder& order : left.orders) ranks.insert(order.rank);
+    EXPECT_GT(ranks.size(), 1u);
+  }
 }
 
 TEST(Predict, TurnsAreADoubt) {
