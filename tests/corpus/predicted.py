@@ -7,14 +7,15 @@
   predicted.py --out FOLDER --table                             the tables of what was run
   predicted.py --out FOLDER --publish MACHINE                   the table of bench/results/prediction.json, and the page
 
-A job and its twin (orders.py) are NAMES 17.open and 17.fixed. Each is known twice: by construction, and by forced runs
-without gordian, whose end is the emulator's word. In a forced run the calls come in an order that would deadlock; of
-the twin such orders are tried, too, and it ends, since its threads do not let them happen or they do no harm.
+The jobs 17.open and 17.fixed are a pair (orders.py). Each is known twice: by construction, and by forced runs without
+gordian, whose end is the emulator's word. In a forced run the calls come in an order that deadlocks; of the twin such
+orders are tried, too, and it ends, since its threads do not let them happen, or they do no harm.
 """
 
 import argparse
 import concurrent.futures
 import datetime
+import glob
 import json
 import os
 import random
@@ -34,7 +35,7 @@ ROOT = corpus.ROOT
 SEED = 23
 COUNT = 420
 VERIFY = 3
-SAMPLE = [0, 1, 3, 6, 8, 11]  # pairs
+SAMPLE = [38, 53, 94, 118, 142, 191]  # pairs of the default seed, without a doubt
 PATIENCE_MS = (1000, 4000, 15000)  # on a busy machine a thread comes late to its turn
 TRIES_OF_TWIN = 3   # orders
 TRIES_TO_RECORD = 3
@@ -156,6 +157,11 @@ def is_wrong(result):
             or not all(result["verified"] + result["listed"]))
 
 
+def fails_sample(result):
+    """The jobs of the sample are in no doubt, either."""
+    return is_wrong(result) or result["kind"] not in ("found", "silent")
+
+
 def one_line(result):
     why = result.get("why") or "; ".join(result.get("whys", []) + result.get("not_judged", []))
     return (f"{result['kind'].upper()} {result['job']}: {result['what']}"
@@ -170,8 +176,8 @@ def run_one(args, name):
     try:
         result = judge(args, name, folder)
     except (OSError, RuntimeError, ValueError, KeyError, subprocess.SubprocessError) as error:
-        result = {"job": name, "guilty": name.endswith(".open"), "kind": "thrown_out", "why": repr(error), "what": "", "rests_on": "",
-                  "unseen": False}
+        result = {"job": name, "guilty": name.endswith(".open"), "kind": "thrown_out", "why": repr(error), "what": "",
+                  "rests_on": "", "unseen": False}
     result.update(seed=args.seed, seconds=round(time.monotonic() - begin, 1), revision=args.revision)
     if is_wrong(result) or args.keep:
         with open(os.path.join(folder, "result.json"), "w") as f:
@@ -183,72 +189,80 @@ def run_one(args, name):
 
 
 def share(part, whole):
-    return f"{part} of {whole} ({100 * part / whole:.1f} %)" if whole else "0 of 0"
+    return f"{part} of {whole} ({100 * part / whole:.1f} %)" if whole else ""
 
 
-def tables(results):
+COLUMNS = ["Jobs", "An order deadlocks: predicted or listed", "... predicted", "No order does", "... listed", "... predicted",
+           "True of what is predicted", "... and listed"]
+SHAPES = {"stream": "one stream", "device_sync": "waits for the device", "free": "memory that is freed",
+          "events": "events between streams", "legacy": "the legacy stream", "apart": "streams of their own",
+          "fused": "fused gradients"}
+
+
+def row_of(title, jobs):
+    guilty, innocent = [r for r in jobs if r["guilty"]], [r for r in jobs if not r["guilty"]]
+    verified = [true for r in jobs for true in r["verified"]]
+    said = verified + [true for r in jobs for true in r["listed"]]
+    return [title, share(sum(r["kind"] in ("found", "listed") for r in guilty), len(guilty)),
+            share(sum(r["kind"] == "found" for r in guilty), len(guilty)), len(innocent),
+            sum(r["kind"] == "doubted" for r in innocent), sum(r["kind"] == "accused" for r in innocent),
+            share(sum(verified), len(verified)), share(sum(said), len(said))]
+
+
+def rows_of(results, seed=""):
+    """Jobs whose threads are ordered by what leaves no trace have a row of their own."""
     scored = [r for r in results if r["kind"] != "thrown_out"]
-    rows = []
-
-    def row(title, jobs):
-        guilty, innocent = [r for r in jobs if r["guilty"]], [r for r in jobs if not r["guilty"]]
-        verified = [true for r in jobs for true in r["verified"]]
-        said = verified + [true for r in jobs for true in r["listed"]]
-        rows.append([title, len(guilty), sum(r["kind"] in ("found", "listed") for r in guilty),
-                     sum(r["kind"] == "found" for r in guilty), len(innocent), sum(r["kind"] == "doubted" for r in innocent),
-                     sum(r["kind"] == "accused" for r in innocent), share(sum(verified), len(verified)),
-                     share(sum(said), len(said))])
-    seen = [r for r in scored if not r["unseen"]]
-    row("all but the last row", seen)
-    names = {"stream": "one stream", "device_sync": "waits for the device", "free": "frees memory", "events": "streams and events",
-             "legacy": "the legacy stream", "apart": "streams of their own", "fused": "fused gradients"}
-    for shape, title in names.items():
+    seen, unseen = [r for r in scored if not r["unseen"]], [r for r in scored if r["unseen"]]
+    rows = [row_of("**all below" + seed + "**", seen)]
+    for shape, title in SHAPES.items():
         jobs = [r for r in seen if r["shape"] == shape]
         if jobs:
-            row(title, jobs)
-    unseen = [r for r in scored if r["unseen"]]
+            rows.append(row_of(title, jobs))
     if unseen:
-        row("ordered by what leaves no trace", unseen)
-    return {"id": "corpus", "caption": "Healthy runs of generated jobs: what `gordian predict` says of them",
-            "columns": ["What the threads share", "Some order deadlocks", "Predicted or listed", "Predicted", "No order does",
-                        "Listed", "Predicted there", "True of the predicted", "True of predicted and listed"],
-            "rows": rows}
+        rows.append(row_of("*beside these*: an order that leaves no trace", unseen))
+    return rows
 
 
 def summary(results):
-    table = tables(results)
-    widths = [max(len(str(row[i])) for row in [table["columns"]] + table["rows"]) for i in range(len(table["columns"]))]
-    lines = ["  ".join(str(cell).ljust(width) for cell, width in zip(row, widths)) for row in [table["columns"]] + table["rows"]]
-    thrown = [r for r in results if r["kind"] == "thrown_out"]
+    lines = [COLUMNS] + rows_of(results)
+    widths = [max(len(str(row[i])) for row in lines) for i in range(len(COLUMNS))]
+    lines = ["  ".join(str(cell).ljust(width) for cell, width in zip(row, widths)) for row in lines]
+    thrown = sum(r["kind"] == "thrown_out" for r in results)
     again = sum((r.get("recorded") or 1) > 1 for r in results)
-    lines.append(f"{len(results)} jobs, thrown out {len(thrown)}, recorded more than once {again}, "
+    lines.append(f"{len(results)} jobs, thrown out {thrown}, recorded more than once {again}, "
                  f"not judged {sum(r['kind'] == 'not_judged' for r in results)}")
     return "\n".join(lines)
 
 
 def publish(args):
-    results = [r for r in corpus.load(corpus.path_of(args.out, args.seed)).values()]
+    """A row a kind of job of the default seed, and of each other seed that was run one row."""
+    by_seed = {}
+    for path in sorted(glob.glob(corpus.path_of(args.out, "*"))):
+        results = list(corpus.load(path).values())
+        by_seed[results[0]["seed"]] = results
+    everything = [r for results in by_seed.values() for r in results]
+    rows = rows_of(by_seed.pop(SEED), f", seed {SEED}")
+    for seed, results in by_seed.items():
+        others = rows_of(results)
+        rows += [[f"**all, seed {seed}**"] + others[0][1:]]
+        if "no trace" in others[-1][0]:
+            rows += [[f"*beside these*, seed {seed}"] + others[-1][1:]]
+    thrown = sum(r["kind"] == "thrown_out" for r in everything)
+    forced = [r for r in everything if not r["guilty"] and "forced_runs" in r]
+    runs, came = sum(r["forced_runs"] for r in forced), sum(r["turns_came"] for r in forced)
+    note = (f"{len(everything):,} jobs, of which {thrown} were thrown out since forced runs contradicted their construction. "
+            f"Where an order deadlocks, the job hung when one was forced. Where none does, jobs ended in {runs:,} runs that "
+            f"were to be forced so; in {came:,} all calls had their turn, in the others the threads did not let it come. "
+            f"Predicted: true, and its program hung in {args.verify} of {args.verify} runs.")
+    revisions = sorted({r["revision"] for r in everything})
+    table = {"id": "corpus", "caption": "Healthy runs of generated jobs: what `gordian predict` says of them",
+             "columns": COLUMNS, "rows": rows, "notes": [note], "machine": args.publish,
+             "revision": "not recorded" if any("+" in name for name in revisions) else ", ".join(revisions),
+             "date": datetime.date.today().isoformat(), "command": "tests/corpus/predicted.py --seed SEED"}
     path = os.path.join(ROOT, "bench", "results", "prediction.json")
     with open(path, encoding="utf-8") as f:
         data = json.load(f)
-    table = tables(results)
-    thrown = sum(r["kind"] == "thrown_out" for r in results)
-    given_up = sum(r["forced_runs"] - r["turns_came"] for r in results if not r["guilty"] and "forced_runs" in r)
-    runs = sum(r["forced_runs"] for r in results if not r["guilty"] and "forced_runs" in r)
-    table["notes"] = [
-        f"{len(results)} jobs, {thrown} thrown out since a forced run contradicted the construction. A job counts as predicted "
-        f"if one of its predictions is true and its program hung in {args.verify} of {args.verify} runs. Each job of the first column hung "
-        f"when its order was forced; of the others {runs} runs were forced to such orders: all ended, {given_up} since "
-        "the order could not come."]
-    revisions = sorted({r["revision"] for r in results})
-    table.update(machine=args.publish, date=datetime.date.today().isoformat(),
-                 revision="not recorded" if any("+" in name for name in revisions) else ", ".join(revisions),
-                 command=f"tests/corpus/predicted.py --seed {args.seed} --count {len(results)}")
-    places = [i for i, each in enumerate(data["tables"]) if each["id"] == "corpus"]
-    if places:
-        data["tables"][places[0]] = table
-    else:
-        data["tables"].append(table)
+    data["tables"] = [each for each in data["tables"] if each["id"] != "corpus"] + [table]
     with open(path, "w", encoding="utf-8") as f:
         json.dump(data, f, indent=1, ensure_ascii=False)
         f.write("\n")
@@ -329,7 +343,7 @@ def main():
     pairs = SAMPLE if args.sample else range(args.count // 2)
     results = run_all(args, [f"{index}.{which}" for index in pairs for which in ("open", "fixed")])
     print(summary(results))
-    wrong = [r for r in results if is_wrong(r)]
+    wrong = [r for r in results if (fails_sample(r) if args.sample else is_wrong(r))]
     if args.sample and not wrong:
         shutil.rmtree(args.out)
     return 1 if wrong else 0
