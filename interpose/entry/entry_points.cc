@@ -63,6 +63,11 @@ Result Forward(Result (*real)(Parameters...), const void* caller,
         return Routed<kCall>([&] { return real(arguments...); }, route, arguments...);
       } else {
         NoteOtherWork<kCall>(arguments...);
+        if constexpr (std::is_same_v<Result, cudaError_t> || std::is_same_v<Result, CUresult>) {
+          const Result result = real(arguments...);
+          NoteWorkDone<kCall>(static_cast<int>(result) == 0, arguments...);
+          return result;
+        }
       }
     }
     return real(arguments...);

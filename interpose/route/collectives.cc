@@ -700,15 +700,29 @@ void NoteStreamGone(void* stream) {
   if (exchanged) g_driver.exchange_capture_mode(&mode);
 }
 
-void NoteEventRecord(const void* event, void* stream) {
+void NoteRecording(const void* event, void* stream) {
   if (IsLegacy(stream)) g_runtime.grtStreamForeignAll();
-  g_runtime.grtEventRecorded(event, static_cast<cudaStream_t>(stream));
+  g_runtime.grtFrontRecording(event, static_cast<cudaStream_t>(stream));
 }
 
-void NoteEventWait(const void* event, void* stream) {
-  if (IsLegacy(stream)) g_runtime.grtStreamForeignAll();
-  g_runtime.grtEventAwaited(event, static_cast<cudaStream_t>(stream));
+void NoteRecorded(const void* event, void* stream, bool well) {
+  g_runtime.grtFrontRecorded(event, static_cast<cudaStream_t>(stream), well ? 1 : 0);
 }
+
+void NoteAwaiting(const void* event, void* stream) {
+  const int saved = errno;
+  if (IsLegacy(stream)) g_runtime.grtStreamForeignAll();
+  g_runtime.grtFrontAwaiting(event, static_cast<cudaStream_t>(stream));
+  errno = saved;
+}
+
+void NoteAwaited(const void* event, void* stream, bool well) {
+  g_runtime.grtFrontAwaited(event, static_cast<cudaStream_t>(stream), well ? 1 : 0);
+}
+
+void NoteEventShared(const void* event) { g_runtime.grtFrontEventShared(event); }
+
+void NoteGraphLaunch(bool begins) { g_runtime.grtFrontGraphLaunch(begins ? 1 : 0); }
 
 void NoteEventGone(const void* event) { g_runtime.grtEventForgotten(event); }
 

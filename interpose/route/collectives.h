@@ -87,9 +87,15 @@ void RouteAsyncError(ncclComm_t comm, ncclResult_t* error);
 // Work of others on streams, before the real call. A null stream is the legacy default one.
 void NoteForeignWork(void* stream);
 void NoteStreamGone(void* stream);
-void NoteEventRecord(const void* event, void* stream);
-void NoteEventWait(const void* event, void* stream);
 void NoteEventGone(const void* event);
+// The event is another process's, too.
+void NoteEventShared(const void* event);
+// Before the real call and after it, which has ended `well`.
+void NoteRecording(const void* event, void* stream);
+void NoteRecorded(const void* event, void* stream, bool well);
+void NoteAwaiting(const void* event, void* stream);
+void NoteAwaited(const void* event, void* stream, bool well);
+void NoteGraphLaunch(bool begins);
 
 }  // namespace gordian::interpose
 

@@ -35,12 +35,19 @@ void NoteOtherWork(const Arguments&... arguments) {
       };
       launches(arguments...);
     } else if constexpr (kRow.work == WorkKind::kEventRecord) {
-      NoteEventRecord(Pick<cudaEvent_t>(nullptr, arguments...), StreamHandle<kCall>(arguments...));
+      NoteRecording(Pick<cudaEvent_t>(nullptr, arguments...), StreamHandle<kCall>(arguments...));
     } else if constexpr (kRow.work == WorkKind::kEventWait) {
-      NoteEventWait(Pick<cudaEvent_t>(nullptr, arguments...), StreamHandle<kCall>(arguments...));
+      NoteAwaiting(Pick<cudaEvent_t>(nullptr, arguments...), StreamHandle<kCall>(arguments...));
     } else {
+      if constexpr (kRow.work == WorkKind::kGraphLaunch) NoteGraphLaunch(true);
       NoteForeignWork(StreamHandle<kCall>(arguments...));
     }
+  } else if constexpr (kCall == ring::kCall_cudaIpcGetEventHandle ||
+                       kCall == ring::kCall_cuIpcGetEventHandle) {
+    NoteEventShared(Pick<cudaEvent_t>(nullptr, arguments...));
+  } else if constexpr (kCall == ring::kCall_cuCtxWaitEvent ||
+                       kCall == ring::kCall_cuGreenCtxWaitEvent) {
+    NoteForeignWork(nullptr);
   } else if constexpr (kRow.payload == ring::PayloadKind::kStreamDestroy) {
     NoteStreamGone(Pick<cudaStream_t>(nullptr, arguments...));
   } else if constexpr (kRow.wait == ring::WaitKind::kCopy) {
@@ -48,6 +55,28 @@ void NoteOtherWork(const Arguments&... arguments) {
   } else if constexpr (kRow.payload == ring::PayloadKind::kNone &&
                        kTakes<cudaStream_t, Arguments...>) {
     NoteForeignWork(StreamHandle<kCall>(arguments...));
+  }
+}
+
+// After the real call, which has ended `well`: what NoteOtherWork has said the call would do.
+template <CallId kCall, typename... Arguments>
+void NoteWorkDone([[maybe_unused]] bool well, [[maybe_unused]] const Arguments&... arguments) {
+  using ring::WorkKind;
+  constexpr ring::CallInfo kRow = ring::kCalls[kCall];
+  if constexpr (kCall == ring::kCall_cudaIpcOpenEventHandle ||
+                kCall == ring::kCall_cuIpcOpenEventHandle) {
+    const cudaEvent_t* const made = Pick<cudaEvent_t*>(nullptr, arguments...);
+    if (well && made != nullptr) NoteEventShared(*made);
+  } else if constexpr (kRow.payload == ring::PayloadKind::kStreamWork) {
+    if constexpr (kRow.work == WorkKind::kEventRecord) {
+      NoteRecorded(Pick<cudaEvent_t>(nullptr, arguments...), StreamHandle<kCall>(arguments...),
+                   well);
+    } else if constexpr (kRow.work == WorkKind::kEventWait) {
+      NoteAwaited(Pick<cudaEvent_t>(nullptr, arguments...), StreamHandle<kCall>(arguments...),
+                  well);
+    } else if constexpr (kRow.work == WorkKind::kGraphLaunch) {
+      NoteGraphLaunch(false);
+    }
   }
 }
 

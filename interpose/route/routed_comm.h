@@ -23,7 +23,8 @@ namespace gordian::interpose {
   F(grtCommDestroy) F(grtStreamGone) F(grtCanCapture) F(grtCommAbort) F(grtCommGetAsyncError) \
   F(grtSubmit) F(grtGroupStart) F(grtGroupEnd) F(grtCommRegister) F(grtCommDeregister) \
   F(grtGetUniqueId) F(grtGetStats) F(grtFrontEarly) F(grtFrontFinish) F(grtStreamExclusive) \
-  F(grtStreamForeign) F(grtStreamForeignAll) F(grtEventRecorded) F(grtEventAwaited) \
+  F(grtStreamForeign) F(grtStreamForeignAll) F(grtFrontRecording) F(grtFrontRecorded) \
+  F(grtFrontAwaiting) F(grtFrontAwaited) F(grtFrontEventShared) F(grtFrontGraphLaunch) \
   F(grtEventForgotten) F(grtOpQuery) F(grtOpFree)
 // clang-format on
 struct RuntimeFunctions {

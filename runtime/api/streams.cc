@@ -72,6 +72,19 @@ grtResult_t grtEventForgotten(const void* event) {
   });
 }
 
+// What a thread does between the two halves of a report makes no difference here.
+grtResult_t grtFrontRecording(const void* event, cudaStream_t stream) {
+  return grtEventRecorded(event, stream);
+}
+grtResult_t grtFrontRecorded(const void*, cudaStream_t, int) { return grtSuccess; }
+grtResult_t grtFrontAwaiting(const void* event, cudaStream_t stream) {
+  return grtEventAwaited(event, stream);
+}
+grtResult_t grtFrontAwaited(const void*, cudaStream_t, int) { return grtSuccess; }
+// An event of no known record: who waits for it waits for other work.
+grtResult_t grtFrontEventShared(const void* event) { return grtEventForgotten(event); }
+grtResult_t grtFrontGraphLaunch(int) { return grtSuccess; }
+
 grtResult_t grtStreamGone(cudaStream_t stream) {
   return Guarded([&] {
     StreamOrder::Get().Forget(stream);

@@ -9,6 +9,7 @@
 #include "runtime/cuda/driver/cuda_calls.h"
 #include "runtime/cuda/list/carrier.h"
 #include "runtime/cuda/list/group.h"
+#include "runtime/cuda/list/mark.h"
 
 namespace gordian::runtime::cuda {
 namespace {
@@ -133,8 +134,8 @@ Status Domain::PrepareDevice() {
   const size_t words = sizeof(Word) * (config_.communicators + 1);
   cudaError_t e = cudaHostAlloc(reinterpret_cast<void**>(&stop_), words, cudaHostAllocMapped);
   if (e == cudaSuccess && config_.help_streams > 0) {
-    e = cudaHostAlloc(reinterpret_cast<void**>(&lists_),
-                      sizeof(HelpStream::Shared) * config_.help_streams, cudaHostAllocMapped);
+    e = cudaHostAlloc(reinterpret_cast<void**>(&lists_), sizeof(HelpShared) * config_.help_streams,
+                      cudaHostAllocMapped);
   }
   if (e == cudaSuccess) e = cudaMalloc(reinterpret_cast<void**>(&device_memory_), bytes);
   // Use a stream of its own: the program's kernels may wait for what the program does after this
@@ -143,6 +144,7 @@ Status Domain::PrepareDevice() {
   if (e == cudaSuccess) e = cudaMemsetAsync(device_memory_, 0, bytes, own_stream_);
   if (e == cudaSuccess) e = PreloadCarriers(own_stream_);
   if (e == cudaSuccess) e = PreloadGroups(own_stream_);
+  if (e == cudaSuccess) e = PreloadMarks(own_stream_);
   if (e == cudaSuccess) e = cudaEventCreateWithFlags(&order_event_, cudaEventDisableTiming);
   if (e == cudaSuccess) e = cudaStreamSynchronize(own_stream_);
   if (Status s = Cuda(e, "preparing the domain"); !s.ok()) return s;
@@ -211,7 +213,6 @@ Status Domain::ListOf(cudaStream_t stream, HelpStream** list) {
     if (!spare_lists_.empty()) {
       state.list = std::move(spare_lists_.back());
       spare_lists_.pop_back();
-      state.list->Interrupt();
       *list = state.list.get();
       return Status::Ok();
     }
@@ -227,9 +228,9 @@ Status Domain::ListOf(cudaStream_t stream, HelpStream** list) {
     }
     rooms_.push_back(room);
     const int used = lists_made_++;
-    state.list =
-        std::make_unique<HelpStream>(lists_ + used, device_memory_->lists + used, &stop_->word,
-                                     &device_memory_->counts, room, config_.renamed_bytes);
+    state.list = std::make_unique<HelpStream>(lists_ + used, device_memory_->lists,
+                                              static_cast<uint32_t>(used), &stop_->word,
+                                              &device_memory_->counts, room, config_.renamed_bytes);
   }
   *list = state.list.get();
   return Status::Ok();
@@ -263,6 +264,34 @@ void Domain::ForeignAll() {
   for (auto& [handle, state] : streams_) {
     if (state.exclusive) state.list->Interrupt();
   }
+}
+
+HelpStream* Domain::ExclusiveList(cudaStream_t stream) {
+  std::lock_guard<std::mutex> streams(streams_lock_);
+  const auto at = streams_.find(stream);
+  return at != streams_.end() && at->second.exclusive ? at->second.list.get() : nullptr;
+}
+
+bool Domain::Here(cudaStream_t stream, PointOfList* point) {
+  std::lock_guard<std::mutex> streams(streams_lock_);
+  const auto at = streams_.find(stream);
+  return at != streams_.end() && at->second.exclusive && at->second.list->Here(point);
+}
+
+Status Domain::BeforeWait(cudaStream_t stream, const PointOfList& point, bool* waits) {
+  *waits = false;
+  std::lock_guard<std::mutex> held(lock_);
+  HelpStream* const list = ExclusiveList(stream);
+  if (list == nullptr || HelpStream::IsPast(point)) return Status::Ok();
+  *waits = true;
+  HelpList help;
+  if (!list->Mark(&help)) return Status::Ok();
+  return Cuda(LaunchMark(help, stream), "marking a stream before it waits");
+}
+
+void Domain::AfterWait(cudaStream_t stream, const PointOfList& point) {
+  std::lock_guard<std::mutex> held(lock_);
+  if (HelpStream* const list = ExclusiveList(stream)) list->Awaited(point);
 }
 
 Status Domain::Forget(cudaStream_t stream) {
@@ -300,7 +329,10 @@ Status Domain::Forget(cudaStream_t stream) {
   if (at == streams_.end()) return Status::Ok();
   // Kernels that have not ended read the list.
   auto& lists = behind == nullptr && !captured && IsIdle(stream) ? spare_lists_ : ended_lists_;
-  if (at->second.list != nullptr) lists.push_back(std::move(at->second.list));
+  if (at->second.list != nullptr) {
+    at->second.list->Forget();
+    lists.push_back(std::move(at->second.list));
+  }
   streams_.erase(at);
   return Status::Ok();
 }
@@ -407,6 +439,9 @@ Status Domain::Enqueue(std::vector<Queued>* operations, bool group) {
     if (Status s = Cuda(e, "launching an operation"); !s.ok()) return s;
     for (size_t i = begin; i < end; ++i) Launched((*operations)[i], i == begin ? places : 0);
     if (first.order != nullptr) ordered[first.order].push_back(first.stream);
+  }
+  for (const Queued& op : *operations) {
+    if (op.list != nullptr) op.list->Launched();
   }
   for (const auto& [order, streams] : ordered) {
     if (Status s = Cuda(order->Called(streams), "marking the end of operations"); !s.ok()) return s;

@@ -93,6 +93,14 @@ class Domain {
   // the next operation there begin early. Does nothing if the stream is not exclusive.
   void Foreign(cudaStream_t stream);
   void ForeignAll();
+  // What stands before an event that is recorded on the stream after this call. False: other work
+  // may, or the stream is not exclusive. Never waits for a launch.
+  bool Here(cudaStream_t stream, PointOfList* point);
+  // The stream is about to wait for an event at this point. `waits`: unless all of that is done, or
+  // the stream is not exclusive; then the caller calls AfterWait once it has made the wait. May
+  // launch a mark on the stream.
+  Status BeforeWait(cudaStream_t stream, const PointOfList& point, bool* waits);
+  void AfterWait(cudaStream_t stream, const PointOfList& point);
   // The caller calls it before it destroys the stream. The stream's operations still end as usual;
   // a new stream may get the same handle.
   Status Forget(cudaStream_t stream);
@@ -195,6 +203,8 @@ class Domain {
   bool IsReplayed(uint32_t number);
   // With both locks held.
   Status ListOf(cudaStream_t stream, HelpStream** list);
+  // With the domain's lock held: null: the stream is not exclusive.
+  HelpStream* ExclusiveList(cudaStream_t stream);
   bool IsDone(const Last& last);
   static bool IsIdle(cudaStream_t stream);
   void Died(int rank);
@@ -213,7 +223,7 @@ class Domain {
   std::optional<Places<cudaStream_t>> places_;
   Word* stop_ = nullptr;
   Word* failed_ = nullptr;  // of each communicator
-  HelpStream::Shared* lists_ = nullptr;
+  HelpShared* lists_ = nullptr;
   struct DeviceMemory {
     HelpCounts counts;
     Seen alone;  // of operations without a list
@@ -223,8 +233,8 @@ class Domain {
   cudaStream_t own_stream_ = nullptr;
   std::shared_ptr<Worker> worker_;
 
-  // A thread holds it for as long as a launch takes, which is long when a stream is full. Foreign
-  // and ForeignAll do not take it.
+  // A thread holds it for as long as a launch takes, which is long when a stream is full. Foreign,
+  // ForeignAll and Here do not take it.
   mutable std::mutex lock_;
   std::mutex streams_lock_;  // streams_ and the spare lists; taken last
   struct StreamState {

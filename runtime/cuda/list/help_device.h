@@ -1,7 +1,7 @@
 // Helping: a kernel that stalls, because its own operation cannot go on, runs steps of operations
-// behind it on the stream. The host publishes those as soon as the program calls them, if the
-// stream carries nothing else. Preemption needs no more: an operation then waits for another one
-// only through its data.
+// behind it on the stream, or on another stream that waits for this one by an event (guests of the
+// list). The host publishes those as soon as the program calls them, if the streams carry nothing
+// else. Preemption needs no more: an operation then waits for another one only through its data.
 //
 // Which operations a block helps. All ranks sort operations alike: less data first, then by
 // communicator (HelpEntry::turn). A block helps the operations that come before its own in that
@@ -198,54 +198,82 @@ GRT_HD inline bool HasFailed(Block& b, const Work& w, uint32_t channel) {
   return b.Broadcast(failed) != 0;
 }
 
-// Whether this block knows that an operation behind its own, or of its own kernel, is finished.
-GRT_HD inline bool IsFinished(const HelpList& h, uint32_t id) {
-  const Work& w = h.memory->copies[id % kHelpEntries].work;
+// Whether this block knows that an operation of a list is finished: helpers have finished all its
+// channels, or a later kernel of its stream has begun.
+GRT_HD inline bool IsFinished(HelpMemory* home, uint32_t number, uint32_t channels) {
+  const uint32_t finished =
+      Load<kDevice, kAcquire>(home->finished + number % kHelpEntries) & ~kBegun;
+  return finished == channels ||
+         static_cast<int32_t>(Load<kDevice, kAcquire>(&home->begun) - (number + 1)) > 0;
+}
+
+// Whether all that must have begun before an entry has.
+GRT_HD inline bool HasAllBegun(const HelpList& h, const HelpEntry* e, uint32_t needs) {
+  for (uint32_t i = 0; i < needs; ++i) {
+    const uint32_t list = Load<kSystem, kRelaxed>(&e->need[i].list),
+                   begun = Load<kSystem, kRelaxed>(&e->need[i].begun);
+    if (static_cast<int32_t>(Load<kDevice, kAcquire>(&h.lists[list].begun) - begun) < 0)
+      return false;
+  }
+  return true;
+}
+
+// Any thread: the turn of the entry at `place` behind the own kernel. kNoTurn: the block must not
+// serve it now, because it is done, must not begin yet, does not stand behind the own kernel, or is
+// not begun and comes later than `most`.
+GRT_HD inline uint64_t TurnAt(const HelpList& h, uint32_t place, uint64_t most) {
+  const HelpEntry* e = h.memory->copies + (h.last + place) % kHelpEntries;
+  const uint64_t turn = Load<kSystem, kRelaxed>(&e->turn);
+  if (turn == kNoTurn) return kNoTurn;  // a mark of the stream's own (HelpStream::Mark)
+  const uint32_t after = Load<kSystem, kRelaxed>(&e->after),
+                 marked = Load<kSystem, kRelaxed>(&e->marked),
+                 number = Load<kSystem, kRelaxed>(&e->number),
+                 list = Load<kSystem, kRelaxed>(&e->home),
+                 counts =
+                     Load<kSystem, kRelaxed>(reinterpret_cast<const uint32_t*>(&e->after_channels));
+  static_assert(offsetof(HelpEntry, after_channels) % 4 == 0 &&
+                offsetof(HelpEntry, needs) == offsetof(HelpEntry, after_channels) + 2);
+  HelpMemory* const home = h.lists + list;
+  const uint32_t finished = Load<kDevice, kAcquire>(home->finished + number % kHelpEntries);
+  if (list != h.list &&
+      static_cast<int32_t>(Load<kSystem, kRelaxed>(&e->before) - 1 - h.last) < 0) {
+    return kNoTurn;
+  }
+  if (marked != 0 && static_cast<int32_t>(marked - 1 - h.last) > 0) return kNoTurn;
+  if (!HasAllBegun(h, e, counts >> 16)) return kNoTurn;
+  // All operations before the own kernel are done.
+  const bool is_own_past = list == h.list && static_cast<int32_t>(after - 1 - h.first) < 0;
+  if (after != 0 && !is_own_past && !IsFinished(home, after - 1, counts & 0xffff)) return kNoTurn;
+  if (finished == 0) return turn > most ? kNoTurn : turn | place;
+  const Work& w = e->work;
   static_assert(offsetof(Work, channels) % 4 == 0 &&
                 offsetof(Work, flags) == offsetof(Work, channels) + 2);
   const uint32_t channels =
-      static_cast<int32_t>(id - h.last) <= 0
-          ? h.channels[id - h.first]  // the entry of the own kernel may never have been copied
-          : Load<kSystem, kRelaxed>(reinterpret_cast<const uint32_t*>(&w.channels)) & 0xffff;
-  const uint32_t finished =
-      Load<kDevice, kAcquire>(h.memory->finished + id % kHelpEntries) & ~kBegun;
-  return finished == channels;
-}
-
-// Any thread: the turn of the operation at `place` behind the own kernel. kNoTurn: the block must
-// not serve it now, because it is done, must not begin yet, or is not begun and comes later than
-// `most`.
-GRT_HD inline uint64_t TurnAt(const HelpList& h, uint32_t place, uint64_t most) {
-  const uint32_t id = h.last + place;
-  const HelpEntry* e = h.memory->copies + id % kHelpEntries;
-  const uint64_t turn = Load<kSystem, kRelaxed>(&e->turn) | place;
-  const uint32_t finished = Load<kDevice, kAcquire>(h.memory->finished + id % kHelpEntries);
-  const uint32_t after = Load<kSystem, kRelaxed>(&e->after),
-                 marked = Load<kSystem, kRelaxed>(&e->marked);
-  if (marked != 0 && static_cast<int32_t>(marked - 1 - h.last) > 0) return kNoTurn;
-  // All operations before the own kernel are done.
-  if (after != 0 && static_cast<int32_t>(after - 1 - h.first) >= 0 && !IsFinished(h, after - 1))
-    return kNoTurn;
-  if (finished == 0) return turn > most ? kNoTurn : turn;
-  return IsFinished(h, id) ? kNoTurn : turn;
+      Load<kSystem, kRelaxed>(reinterpret_cast<const uint32_t*>(&w.channels)) & 0xffff;
+  return (finished & ~kBegun) == channels ? kNoTurn : turn | place;
 }
 
 enum class Served : uint8_t { kNothing, kNoStep, kStep };
 
-// Claims the first channel from `start` on that is free and unfinished, and runs its steps until
-// one is not ready. `looks`: if none was ready, checks whether the communicator has failed.
+// Claims the first channel from `start` on, of an entry's operation, that is free and
+// unfinished, and runs its steps until one is not ready. `looks`: if none was ready, checks whether
+// the communicator has failed.
 template <typename Block>
-GRT_HD inline Served Serve(Block& b, const HelpList& h, uint32_t id, uint32_t start, bool looks) {
+GRT_HD inline Served Serve(Block& b, const HelpList& h, uint32_t entry, uint32_t start,
+                           bool looks) {
   constexpr uint32_t kTries = 6;  // for a channel that has begun: peers are probably working at it
   HelpRoom& room = *b.Room();
-  const Work& w = b.Fetch(&h.memory->copies[id % kHelpEntries].work, room.fetched != id + 1);
-  if (b.Thread() == 0) room.fetched = id + 1;
+  const HelpEntry& e = h.memory->copies[entry % kHelpEntries];
+  HelpMemory* const home = h.lists + Load<kSystem, kRelaxed>(&e.home);
+  const uint32_t id = Load<kSystem, kRelaxed>(&e.number);
+  const Work& w = b.Fetch(&e.work, room.fetched != entry + 1);
+  if (b.Thread() == 0) room.fetched = entry + 1;
   const uint32_t channels = w.channels;
   uint32_t channel = 0, pc = kStepsDone;
   for (uint32_t lost = 0; lost < 3 && pc == kStepsDone; ++lost) {
     uint64_t least = ~uint64_t{0}, word = 0;  // of this thread: distance from `start` | channel
     for (uint32_t c = b.Thread(); c < channels; c += b.Threads()) {
-      const uint64_t found = Load<kDevice, kRelaxed>(ClaimAt(h, id, c));
+      const uint64_t found = Load<kDevice, kRelaxed>(ClaimAt(home, id, c));
       if (StepsOf(found, id) == kStepsDone || IsTaken(found, id)) continue;
       const uint64_t distance = (c + channels - start % channels) % channels;
       if (distance << 32 >= least) continue;
@@ -258,7 +286,7 @@ GRT_HD inline Served Serve(Block& b, const HelpList& h, uint32_t id, uint32_t st
     // The thread that found it takes it.
     uint64_t taken = kStepsDone;
     if (least == first &&
-        CompareAndSwap<kDevice, kAcquireRelease>(ClaimAt(h, id, channel), word,
+        CompareAndSwap<kDevice, kAcquireRelease>(ClaimAt(home, id, channel), word,
                                                  ClaimWord(id, StepsOf(word, id), true))) {
       taken = StepsOf(word, id);
     }
@@ -285,8 +313,9 @@ GRT_HD inline Served Serve(Block& b, const HelpList& h, uint32_t id, uint32_t st
   const bool any = done || pc != before;
   if (b.Thread() == 0) {
     Fence<kDevice>();
-    Store<kSystem, kRelaxed>(ClaimAt(h, id, channel), ClaimWord(id, done ? kStepsDone : pc, false));
-    uint32_t* const finished = h.memory->finished + id % kHelpEntries;
+    Store<kSystem, kRelaxed>(ClaimAt(home, id, channel),
+                             ClaimWord(id, done ? kStepsDone : pc, false));
+    uint32_t* const finished = home->finished + id % kHelpEntries;
     if (done) {
       Add<kDevice, kRelaxed>(finished, 1);
     } else if (any) {
@@ -565,10 +594,11 @@ GRT_HD inline void Carry(Block& b, const Work& w, const HelpList& h) {
       // This kernel runs, so all earlier work of the stream is done.
       if (h.id == h.first) {
         Store<kSystem, kRelaxed>(h.begun, h.id + 1);
+        Store<kDevice, kRelaxed>(&h.memory->begun, h.id + 1);
         // Clear the places in the ring of the kernel before this one: no operation has those places
         // yet (kHelpUnfinished).
         for (uint32_t i = 1; i <= kOfOneKernel; ++i)
-          Store<kSystem, kRelaxed>(h.memory->finished + (h.first - i) % kHelpEntries, 0);
+          Store<kSystem, kRelaxed>(h.memory->finished + (h.first - h.gap - i) % kHelpEntries, 0);
       }
     }
     pc = StepsOf(word, h.id);

@@ -13,19 +13,40 @@
 namespace gordian::runtime::cuda {
 
 inline constexpr uint32_t kHelpEntries = 1024;
-// The most unfinished operations of a list. It leaves the places of one kernel free: a kernel
-// clears `finished` at the places of the kernel before it.
-inline constexpr uint32_t kHelpUnfinished = kHelpEntries - 1 - kOfOneKernel;
+// The most entries between two kernels of a list that are no operations of its stream.
+inline constexpr uint32_t kHelpGap = 64;
+// The most unfinished entries of a list. It leaves the places of one kernel and of a gap free: a
+// kernel clears `finished` at the places of the kernel before it.
+inline constexpr uint32_t kHelpUnfinished = kHelpEntries - 1 - kOfOneKernel - kHelpGap;
 
-// An operation as the host publishes it.
+// The most other streams that an entry may stand behind through waits for events.
+inline constexpr uint32_t kMostPasts = 5;
+
+// Helpers must not begin an entry before a kernel of the list, of the entry with this number or of
+// a later one, has begun: then all work before that one is done.
+struct HelpNeed {
+  uint32_t list;
+  uint32_t begun;  // number + 1
+};
+
+// An operation as the host publishes it: in the list of its own stream, its home, and also, as a
+// guest, in the lists of streams that its own one waits for by events (help_stream.h). Blocks claim
+// and count its channels at home.
 struct alignas(16) HelpEntry {
   Work work;
   uint64_t turn;    // its place in the order that all ranks share: TurnOf
-  uint32_t after;   // number + 1 of the operation of its key before it; 0: none
+  uint32_t after;   // number + 1, at home, of the operation of its key before it; 0: none
   uint32_t marked;  // number + 1 of the last marked entry up to this one, which helpers must not
-                    // begin before all before it are done; 0: none
+                    // begin before all before it are done; 0: none. Of a guest 0: see `need`
+  uint32_t home;    // list
+  uint32_t number;  // at home
+  uint32_t before;  // of a guest: it is behind the kernels of the entries with smaller numbers, and
+                    // no others may help it
+  uint16_t after_channels;
+  uint16_t needs;
+  HelpNeed need[kMostPasts + 1];
 };
-static_assert(sizeof(HelpEntry) == 256);
+static_assert(sizeof(HelpEntry) == 320);
 
 // An operation's place in the order in which blocks help: by bytes, then by the communicator's tag.
 // TurnAt adds the entry's place in the low bits, so that no two turns are equal.
@@ -71,6 +92,14 @@ struct alignas(128) HelpMemory {
   uint32_t finished[kHelpEntries];
   HelpEntry copies[kHelpEntries];  // of the host's entries, as far as they have been seen
   Seen seen;
+  uint32_t begun;  // as the host's
+};
+
+// A list's part in host memory that is mapped for the device; zero at first.
+struct HelpShared {
+  alignas(128) uint32_t tail;
+  alignas(128) uint32_t begun;  // written by the kernels
+  alignas(128) HelpEntry entries[kHelpEntries];
 };
 
 // The shares that one block of a kernel with several operations carries.
@@ -86,6 +115,9 @@ struct OwnShares {
 struct HelpList {
   const HelpEntry* entries;  // ring of kHelpEntries in host memory
   HelpMemory* memory;
+  HelpMemory* lists;  // of all lists of the domain; `memory` is number `list`
+  uint32_t list;
+  uint32_t gap;          // entries right before `first` that are no operations of the stream
   const uint32_t* tail;  // number of the next entry to be published; host memory
   const uint32_t* stop;  // not 0: leave, unfinished; host memory
   Seen* seen;            // in `memory`; kernels without a list share one
@@ -112,8 +144,11 @@ GRT_HD inline uint32_t StepsOf(uint64_t word, uint32_t id) {
 GRT_HD inline bool IsTaken(uint64_t word, uint32_t id) {
   return static_cast<uint32_t>(word >> 32) == id + 1 && (word & 1) != 0;
 }
+GRT_HD inline uint64_t* ClaimAt(HelpMemory* memory, uint32_t id, uint32_t channel) {
+  return memory->claims + (id % kHelpEntries) * kMaxChannels + channel;
+}
 GRT_HD inline uint64_t* ClaimAt(const HelpList& h, uint32_t id, uint32_t channel) {
-  return h.memory->claims + (id % kHelpEntries) * kMaxChannels + channel;
+  return ClaimAt(h.memory, id, channel);
 }
 
 }  // namespace gordian::runtime::cuda

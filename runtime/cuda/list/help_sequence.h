@@ -24,20 +24,54 @@ inline HelpList OfOneKernel(const std::vector<HelpList>& entries) {
 
 class HelpSequence {
  public:
-  // The caller enters operations in the order of their numbers. `marked`: helpers must not begin
-  // this one before all operations before it on its stream are done.
+  explicit HelpSequence(uint32_t list = 0) : list_(list) {}
+  // The caller enters entries in the order of their numbers. `marked`: helpers must not begin this
+  // one before all entries before it on its stream are done.
   HelpEntry Enter(const Work& work, uint32_t number, bool marked) {
     if (marked) marked_ = number + 1;
-    uint32_t& last = last_[work.order_key];
-    const HelpEntry entry = {work, TurnOf(work), last, marked_};
-    last = number + 1;
+    Last& last = last_[work.order_key];
+    HelpEntry entry{};
+    entry.work = work;
+    entry.turn = TurnOf(work);
+    entry.after = last.number;
+    entry.after_channels = last.channels;
+    entry.marked = marked_;
+    entry.home = list_;
+    entry.number = number;
+    last = {number + 1, work.channels};
     return entry;
   }
+  // A kernel without an operation, which only says that all before it is done.
+  HelpEntry EnterMark(uint32_t number, bool marked) {
+    if (marked) marked_ = number + 1;
+    HelpEntry entry{};
+    entry.turn = kNoTurn;
+    entry.marked = marked_;
+    entry.home = list_;
+    entry.number = number;
+    return entry;
+  }
+  // number + 1 of the last marked entry; 0: none
+  uint32_t marked() const { return marked_; }
 
  private:
-  std::unordered_map<uint32_t, uint32_t> last_;  // by order key: number + 1
+  struct Last {
+    uint32_t number = 0;  // + 1
+    uint16_t channels = 0;
+  };
+  const uint32_t list_;
+  std::unordered_map<uint32_t, Last> last_;  // by order key
   uint32_t marked_ = 0;
 };
+
+// The same entry for the list of a stream that the operation's own one waits for: behind its
+// entries below `before`.
+inline HelpEntry AsGuest(HelpEntry entry, uint32_t before) {
+  if (entry.marked != 0) entry.need[entry.needs++] = {entry.home, entry.marked};
+  entry.marked = 0;
+  entry.before = before;
+  return entry;
+}
 
 }  // namespace gordian::runtime::cuda
 

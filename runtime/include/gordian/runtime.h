@@ -329,11 +329,13 @@ GRT_API grtResult_t grtGetStats(grtComm_t comm, grtStats_t* stats);
 
 /* --- What else is on a stream ---
  * An operation may begin before its turn only where nothing else stands between it and the
- * operations in front of it. The library sees its own calls alone: a program that enqueues
- * other work on a stream that it declared exclusive says so before (grtStreamForeign), and reports
- * its records of events and waits for them (grtEventRecorded, grtEventAwaited; these make no calls
- * of CUDA). A launch of a graph is such other work. A stream that was not
- * declared never begins early. */
+ * operations in front of it. The library sees its own calls alone: a program that enqueues other
+ * work on a stream that it declared exclusive says so before (grtStreamForeign), and reports its
+ * records of events and waits for them right before it makes them (grtEventRecorded,
+ * grtEventAwaited), while no other thread records that event or works on that stream. An event that
+ * a graph or another process records is not reported, but a wait for it is. On GPUs a report of a
+ * wait may launch a small kernel. A launch of a graph is other work. A stream that was not declared
+ * never begins early. */
 GRT_API grtResult_t grtStreamExclusive(cudaStream_t stream, int exclusive);
 GRT_API grtResult_t grtStreamForeign(cudaStream_t stream);
 /* CUDA's legacy default stream was given work: every stream has foreign work then. */

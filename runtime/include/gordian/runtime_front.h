@@ -79,6 +79,18 @@ GRT_API grtResult_t grtFrontEarly(grtFrontName_t* names, uint32_t most, uint32_t
 /* Waits for this rank's own operations, as ncclCommFinalize does. grtNotSupported: they are left to
  * their streams. */
 GRT_API grtResult_t grtFrontFinish(grtComm_t comm);
+/* Around CUDA's call that records an event (Recording, Recorded) or makes a stream wait for one
+ * (Awaiting, Awaited), in place of grtEventRecorded and grtEventAwaited: so the library also knows
+ * which record a wait is for where other threads record the same event meanwhile. `well`: CUDA's
+ * call has succeeded. Awaiting may launch a small kernel on the stream. */
+GRT_API grtResult_t grtFrontRecording(const void* event, cudaStream_t stream);
+GRT_API grtResult_t grtFrontRecorded(const void* event, cudaStream_t stream, int well);
+GRT_API grtResult_t grtFrontAwaiting(const void* event, cudaStream_t stream);
+GRT_API grtResult_t grtFrontAwaited(const void* event, cudaStream_t stream, int well);
+/* The event is also another process's, whose records are not seen here. */
+GRT_API grtResult_t grtFrontEventShared(const void* event);
+/* Before (begins: 1) and after (0) the launch of a graph, which may record any event. */
+GRT_API grtResult_t grtFrontGraphLaunch(int begins);
 /* CUDA's stream is about to be destroyed: its handle may come again. */
 GRT_API grtResult_t grtStreamGone(cudaStream_t stream);
 /* The id of a communicator that is made from another one: equal where all arguments are. */

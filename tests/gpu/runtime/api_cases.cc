@@ -294,8 +294,8 @@ class Runner {
   }
 
   // A communicator on a stream of its own each, and one stream waits for the other's event: another
-  // one on odd ranks (departs), the same on all, or none. The first hangs: help goes along one
-  // stream.
+  // one on odd ranks (departs), the same on all, or none. The first ends by help across streams,
+  // and hangs where the library is not told that the streams carry nothing else.
   void Events() {
     cudaStream_t other = nullptr;
     cudaEvent_t event = nullptr;
@@ -305,15 +305,17 @@ class Runner {
     c.count = 1024;
     char* second = out_ + (32 << 20);
     Fill(c, in_);
-    enum { kNone, kSame, kDeparts };
-    for (const int how : {kNone, kSame, kDeparts}) {
+    enum { kNone, kSame, kDeparts, kDepartsUntold };
+    for (const int how : {kNone, kSame, kDeparts, kDepartsUntold}) {
       grtComm_t a = Comm("a" + std::to_string(how)), b = Comm("b" + std::to_string(how));
       One(c, a);
       One(c, b);
       Fill(c, in_);
       Cuda(cudaDeviceSynchronize(), "inputs");
-      for (const cudaStream_t s : {stream_, other}) Ok(grtStreamExclusive(s, 1), "exclusive");
-      const bool turned = how == kDeparts && r_ % 2 == 1;
+      const bool hangs = how == kDepartsUntold;
+      for (const cudaStream_t s : {stream_, other})
+        Ok(grtStreamExclusive(s, hangs ? 0 : 1), "exclusive");
+      const bool turned = how >= kDeparts && r_ % 2 == 1;
       const cudaStream_t first_stream = turned ? other : stream_,
                          second_stream = turned ? stream_ : other;
       p_.At("events, %d", how);
@@ -322,16 +324,16 @@ class Runner {
       d.out = turned ? second : out_;
       Ok(grtSubmit(&d, first_stream, nullptr), "first");
       if (how != kNone) {
-        Cuda(cudaEventRecord(event, first_stream), "record");
         Ok(grtEventRecorded(event, first_stream), "record");
-        Cuda(cudaStreamWaitEvent(second_stream, event, 0), "wait");
+        Cuda(cudaEventRecord(event, first_stream), "record");
         Ok(grtEventAwaited(event, second_stream), "wait");
+        Cuda(cudaStreamWaitEvent(second_stream, event, 0), "wait");
       }
       d = Describe(c, turned ? a : b);
       d.out = turned ? out_ : second;
       Ok(grtSubmit(&d, second_stream, &op), "second");
-      const grtResult_t result = grtOpWait(op, how == kDeparts ? 3 * kSecond : kPatience);
-      if (how == kDeparts) {
+      const grtResult_t result = grtOpWait(op, hangs ? 3 * kSecond : kPatience);
+      if (hangs) {
         Need(result, grtTimeout, "streams that wait for each other");
         Ok(grtCommAbort(a), "abort");
         Ok(grtCommAbort(b), "abort");
@@ -340,16 +342,16 @@ class Runner {
       }
       for (const cudaStream_t s : {stream_, other})
         Cuda(cudaStreamSynchronize(s), "the stream goes on");
-      if (how != kDeparts && (Wrong(c, out_, true) != 0 || Wrong(c, second, true) != 0))
+      if (!hangs && (Wrong(c, out_, true) != 0 || Wrong(c, second, true) != 0))
         p_.Fail("wrong results");
       Ok(grtOpFree(op), "free");
       for (const cudaStream_t s : {stream_, other}) Ok(grtStreamExclusive(s, 0), "not exclusive");
       for (const grtComm_t comm : {a, b}) {
-        if (how != kDeparts) Ok(grtCommDestroy(comm, kPatience), "destroy");
+        if (!hangs) Ok(grtCommDestroy(comm, kPatience), "destroy");
       }
     }
-    Say("events: two streams go on without waits and with the same; with opposite ones they hang, "
-        "and abort ends it\n");
+    Say("events: two streams go on without waits, with the same, and with opposite ones; where the "
+        "library is not told of the streams the last hang, and abort ends it\n");
   }
 
   // Detached operations in opposite orders, with a wait for the device between.

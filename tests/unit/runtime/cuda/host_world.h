@@ -259,7 +259,7 @@ class HostList {
     HelpList help = Alone();
     help.entries = entries_.data();
     help.tail = &tail_;
-    help.memory = memory_.get();
+    help.memory = help.lists = memory_.get();
     help.counts = &counts_;
     help.begun = &begun_;
     help.id = help.first = help.last = tail_;

@@ -44,7 +44,7 @@ class HelpStreamTest : public ::testing::Test {
   HelpCounts counts_{};
   uint32_t stop_ = 0;
   char room_[kRoom];
-  HelpStream list_{shared_.get(), memory_.get(), &stop_, &counts_, room_, kRoom};
+  HelpStream list_{shared_.get(), memory_.get(), 0, &stop_, &counts_, room_, kRoom};
 };
 
 TEST_F(HelpStreamTest, WhatReadsAnUnfinishedOutputIsMarked) {
