@@ -39,8 +39,7 @@ import torch
 print("torch", torch.__version__, "NCCL", torch.cuda.nccl.version())'; } >"$out/machine.txt" 2>&1
 
 if has jobs; then
-  # Without those whose kernels the emulator alone has; opposite event waits once more hang in the
-  # runtime on GPUs (docs/runtime-cuda.md), which recover_events shows.
+  # Without those whose kernels the emulator alone has.
   for job in inversion large events observed goes_on groups twice heavy in_place group_in_place reused; do
     try "recover_$job" bash -c "recover recover_$job" || failed=1
     try "recover_$job.twin" bash -c "recover recover_$job --twin" || failed=1

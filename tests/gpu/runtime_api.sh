@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # The C API over GPUs, and jobs whose NCCL collectives go there, on the machine with GPUs.
 #   runtime_api.sh BUILD OUTPUT_FOLDER [PARTS]
-# BUILD holds bin/gordian, bin/gordian-runtime-{api,order,handle,graph,devices,register}-cases, bin/gordian-runtime-{graph,register}-bench, tests/gordian_e2e_job and lib/ (a build folder,
-# or what was carried of one). PARTS: any of "api orders graphs devices registered carriers jobs new_jobs graphed ddp" (default: all; 6 minutes
+# BUILD holds bin/gordian, bin/gordian-runtime-{api,order,handle,graph,devices,register,stream}-cases, bin/gordian-runtime-{graph,register}-bench, tests/gordian_e2e_job and lib/ (a build folder,
+# or what was carried of one). PARTS: any of "api orders streams graphs devices registered carriers jobs new_jobs graphed ddp" (default: all; 6 minutes
 # on 2 GPUs, of which graphs and devices need one and a half; with 4 GPUs some of their cases run with all of them too). Every
 # case is a process tree of its own with a limit; what was printed stays in OUTPUT_FOLDER, summary.txt says how each ended.
 # LAST_SECOND: no case is begun later.
@@ -12,7 +12,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "$1" && pwd)
 mkdir -p "$2" || exit 2
 out=$(cd "$2" && pwd)
-parts=${3:-"api orders graphs devices registered carriers jobs new_jobs graphed ddp"}
+parts=${3:-"api orders streams graphs devices registered carriers jobs new_jobs graphed ddp"}
 last=${LAST_SECOND:-100000}
 gpus=$(nvidia-smi -L | grep -c '^GPU')
 python=${PYTHON:-python3}
@@ -84,6 +84,26 @@ if has orders; then
       run "orders_${case}_4" 40 0 "$program" "$case" --ranks 4
     done
   fi
+fi
+if has streams; then
+  # Streams that wait for each other's events, differently on each rank.
+  export CUDA_DEVICE_MAX_CONNECTIONS=32
+  cases="$build/bin/gordian-runtime-stream-cases"
+  for case in cycle twin random graph_between; do
+    run "streams_$case" 60 0 "$cases" "$case"
+  done
+  run streams_random_2 60 0 "$cases" random --seed 2
+  [ "$gpus" -lt 4 ] || run streams_random_4 60 0 "$cases" random --ranks 4 --rounds 500
+  unset CUDA_DEVICE_MAX_CONNECTIONS
+  run streams_cycle_8 60 0 "$cases" cycle --rounds 100
+  for twin in "" --twin; do
+    gordian preemptive report "$build/tests/gordian_e2e_job" event_cycle --check $twin
+    rm -f "$out/progress"; JOB_PROGRESS="$out/progress" run "job_event_cycle$twin" 40 0 "${command_line[@]}"
+    innocent "job_event_cycle$twin"
+    grep -q 'by the preemptive runtime, none by NCCL' "$out/job_event_cycle$twin.txt" || say "WRONG   job_event_cycle$twin: not all went to the runtime"
+  done
+  # The second time its streams wait for each other, the runtime has its communicators.
+  run job_recover_events 60 0 "$python" "$here/../e2e/recover.py" "$build" recover_events --hardware
 fi
 if has graphs; then
   export CUDA_DEVICE_MAX_CONNECTIONS=32
