@@ -722,7 +722,7 @@ void NoteAwaited(const void* event, void* stream, bool well) {
 
 void NoteEventShared(const void* event) { g_runtime.grtFrontEventShared(event); }
 
-void NoteGraphLaunch(bool begins) { g_runtime.grtFrontGraphLaunch(begins ? 1 : 0); }
+void NoteUnseenRecords(bool begins) { g_runtime.grtFrontUnseenRecords(begins ? 1 : 0); }
 
 void NoteEventGone(const void* event) { g_runtime.grtEventForgotten(event); }
 

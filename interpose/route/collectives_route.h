@@ -6,6 +6,7 @@
 
 #include "interpose/entry/observe.h"
 #include "interpose/route/collectives.h"
+#include "interpose/sources/stub_compute.h"
 
 namespace gordian::interpose {
 
@@ -15,6 +16,21 @@ void* StreamHandle(const Arguments&... arguments) {
   void* handle = StreamArgument<kCall>(arguments...);
   return handle == nullptr && IsPerThread(kCall) ? reinterpret_cast<void*>(kPerThreadHandle)
                                                  : handle;
+}
+
+// Whether the call may record events that it does not name: a graph's nodes do, and launches by
+// their attributes.
+template <CallId kCall, typename... Arguments>
+bool MayRecordUnseen([[maybe_unused]] const Arguments&... arguments) {
+  if constexpr (ring::kCalls[kCall].work == ring::WorkKind::kGraphLaunch) {
+    return true;
+  } else if constexpr (kTakes<const cudaLaunchConfig_t*, Arguments...>) {
+    return RecordsEvent(Pick<const cudaLaunchConfig_t*>(nullptr, arguments...));
+  } else if constexpr (kTakes<const CUlaunchConfig*, Arguments...>) {
+    return RecordsEvent(Pick<const CUlaunchConfig*>(nullptr, arguments...));
+  } else {
+    return false;
+  }
 }
 
 // Reports stream work that is not the runtime's to it, before the real call enqueues the work.
@@ -39,7 +55,7 @@ void NoteOtherWork(const Arguments&... arguments) {
     } else if constexpr (kRow.work == WorkKind::kEventWait) {
       NoteAwaiting(Pick<cudaEvent_t>(nullptr, arguments...), StreamHandle<kCall>(arguments...));
     } else {
-      if constexpr (kRow.work == WorkKind::kGraphLaunch) NoteGraphLaunch(true);
+      if (MayRecordUnseen<kCall>(arguments...)) NoteUnseenRecords(true);
       NoteForeignWork(StreamHandle<kCall>(arguments...));
     }
   } else if constexpr (kCall == ring::kCall_cudaIpcGetEventHandle ||
@@ -74,8 +90,9 @@ void NoteWorkDone([[maybe_unused]] bool well, [[maybe_unused]] const Arguments&.
     } else if constexpr (kRow.work == WorkKind::kEventWait) {
       NoteAwaited(Pick<cudaEvent_t>(nullptr, arguments...), StreamHandle<kCall>(arguments...),
                   well);
-    } else if constexpr (kRow.work == WorkKind::kGraphLaunch) {
-      NoteGraphLaunch(false);
+    } else if constexpr (!kRow.Has(ring::kMakesEvent) && kRow.work != WorkKind::kEventForgotten &&
+                         kRow.work != WorkKind::kMemoryShared) {
+      if (MayRecordUnseen<kCall>(arguments...)) NoteUnseenRecords(false);
     }
   }
 }

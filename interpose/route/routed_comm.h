@@ -24,7 +24,7 @@ namespace gordian::interpose {
   F(grtSubmit) F(grtGroupStart) F(grtGroupEnd) F(grtCommRegister) F(grtCommDeregister) \
   F(grtGetUniqueId) F(grtGetStats) F(grtFrontEarly) F(grtFrontFinish) F(grtStreamExclusive) \
   F(grtStreamForeign) F(grtStreamForeignAll) F(grtFrontRecording) F(grtFrontRecorded) \
-  F(grtFrontAwaiting) F(grtFrontAwaited) F(grtFrontEventShared) F(grtFrontGraphLaunch) \
+  F(grtFrontAwaiting) F(grtFrontAwaited) F(grtFrontEventShared) F(grtFrontUnseenRecords) \
   F(grtEventForgotten) F(grtOpQuery) F(grtOpFree)
 // clang-format on
 struct RuntimeFunctions {

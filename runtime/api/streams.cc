@@ -83,7 +83,7 @@ grtResult_t grtFrontAwaiting(const void* event, cudaStream_t stream) {
 grtResult_t grtFrontAwaited(const void*, cudaStream_t, int) { return grtSuccess; }
 // An event of no known record: who waits for it waits for other work.
 grtResult_t grtFrontEventShared(const void* event) { return grtEventForgotten(event); }
-grtResult_t grtFrontGraphLaunch(int) { return grtSuccess; }
+grtResult_t grtFrontUnseenRecords(int) { return grtSuccess; }
 
 grtResult_t grtStreamGone(cudaStream_t stream) {
   return Guarded([&] {

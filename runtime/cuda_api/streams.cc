@@ -32,8 +32,8 @@ struct Events {
   std::mutex mutex;
   uint64_t versions = 0;
   std::map<const void*, Event> all;
-  uint32_t launching = 0;   // graphs
-  uint64_t known_from = 0;  // a graph may have recorded events of older versions since
+  uint32_t unseen = 0;      // calls in progress that may record any event
+  uint64_t known_from = 0;  // such a call may have recorded events of older versions
 };
 Events& TheEvents() {
   static Events* events = new Events;  // threads outlive main
@@ -97,7 +97,7 @@ grtResult_t WaitBegins(const void* handle, cudaStream_t stream) {
     const std::lock_guard<std::mutex> lock(events.mutex);
     const auto at = events.all.find(handle);
     if (at == events.all.end() || at->second.recording != 0 || at->second.is_shared ||
-        events.launching != 0 || at->second.version < events.known_from)
+        events.unseen != 0 || at->second.version < events.known_from)
       return grtStreamForeign(stream);
     const Event& event = at->second;
     // The stream's own past: it waits for that anyhow.
@@ -131,10 +131,10 @@ void WaitEnds(const void* handle, cudaStream_t stream, bool well) {
     const std::lock_guard<std::mutex> lock(events.mutex);
     const auto at = events.all.find(handle);
     is_same = at != events.all.end() && at->second.version == waiting.version &&
-              events.launching == 0 && waiting.version >= events.known_from;
+              events.unseen == 0 && waiting.version >= events.known_from;
   }
-  // Else another thread may have recorded the event, or launched a graph that does, before the wait
-  // was made.
+  // Else another thread may have recorded the event, or launched what does, before the wait was
+  // made.
   if (is_same) {
     waiting.process->domain().AfterWait(stream, waiting.point);
   } else {
@@ -221,11 +221,11 @@ grtResult_t grtFrontEventShared(const void* event) {
   });
 }
 
-grtResult_t grtFrontGraphLaunch(int begins) {
+grtResult_t grtFrontUnseenRecords(int begins) {
   return Guarded([&] {
     Events& events = TheEvents();
     const std::lock_guard<std::mutex> lock(events.mutex);
-    events.launching += begins != 0 ? 1 : -1;
+    events.unseen += begins != 0 ? 1 : -1;
     events.known_from = ++events.versions;
     return grtSuccess;
   });

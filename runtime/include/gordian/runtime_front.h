@@ -89,8 +89,8 @@ GRT_API grtResult_t grtFrontAwaiting(const void* event, cudaStream_t stream);
 GRT_API grtResult_t grtFrontAwaited(const void* event, cudaStream_t stream, int well);
 /* The event is also another process's, whose records are not seen here. */
 GRT_API grtResult_t grtFrontEventShared(const void* event);
-/* Before (begins: 1) and after (0) the launch of a graph, which may record any event. */
-GRT_API grtResult_t grtFrontGraphLaunch(int begins);
+/* Before (begins: 1) and after (0) a call that may record any event: a launch of a graph. */
+GRT_API grtResult_t grtFrontUnseenRecords(int begins);
 /* CUDA's stream is about to be destroyed: its handle may come again. */
 GRT_API grtResult_t grtStreamGone(cudaStream_t stream);
 /* The id of a communicator that is made from another one: equal where all arguments are. */
