@@ -20,6 +20,8 @@ namespace {
 
 // How soon the collector retries a ring file whose header makes no sense yet.
 constexpr uint64_t kRetryUnreadyNs = 20 * kNsPerMs;
+// A process that shows no environment for longer is not in an exec.
+constexpr uint64_t kMostExecNs = 5000 * kNsPerMs;
 
 // When a process started, in CLOCK_MONOTONIC; early rather than late by the clock's tick.
 uint64_t StartMonoNs(const ProcessIdentity& identity) {
@@ -174,18 +176,26 @@ bool Collector::Impl::HeirsLive(Followed* ended) {
   };
   std::erase_if(ended->heirs, gone);
   // The last of them may have left the rank to yet another.
+  bool undecided = false;
   if (ended->heirs.empty() && !ended->heirs_sought) {
     RankName name = process.rank_name();
     name.ring_dir = options_.ring_dir;
-    for (const pid_t pid : FindByRankName(name)) {
+    const SameRank same = FindByRankName(name);
+    for (const pid_t pid : same.pids) {
       const std::optional<TaskStat> stat = ReadProcessStat(pid);
       if (stat) ended->heirs.push_back({.pid = pid, .start = stat->start});
     }
     std::erase_if(ended->heirs, gone);
-    ended->heirs_sought = ended->heirs.empty();
+    if (ended->heirs.empty() && MonoNs() - *ended->ended_ns < kMostExecNs) {
+      undecided = std::any_of(same.bare.begin(), same.bare.end(), [&](pid_t pid) {
+        const std::optional<TaskStat> stat = ReadProcessStat(pid);
+        return stat && stat->alive() && stat->start >= process.name().identity.start;
+      });
+    }
+    ended->heirs_sought = ended->heirs.empty() && !undecided;
   }
-  process.SetInherited(!ended->heirs.empty());
-  return !ended->heirs.empty();
+  process.SetInherited(undecided || !ended->heirs.empty());
+  return undecided || !ended->heirs.empty();
 }
 
 void Collector::Impl::FinishEnded(bool no_grace) {

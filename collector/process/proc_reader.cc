@@ -329,8 +329,19 @@ RankName ReadRankName(pid_t pid) {
   return name;
 }
 
-std::vector<pid_t> FindByRankName(const RankName& name) {
-  std::vector<pid_t> out;
+namespace {
+
+// Threads of the kernel have no environment either, and no program.
+bool IsBare(pid_t pid) {
+  char program[1];
+  return ReadWhole(ProcPath(pid, "environ"), 1).empty() &&
+         readlink(ProcPath(pid, "exe").c_str(), program, sizeof program) > 0;
+}
+
+}  // namespace
+
+SameRank FindByRankName(const RankName& name) {
+  SameRank out;
   if (name.rank.empty() || name.ring_dir.empty()) return out;
   DIR* const dir = opendir("/proc");
   if (dir == nullptr) return out;
@@ -340,10 +351,11 @@ std::vector<pid_t> FindByRankName(const RankName& name) {
     const RankName other = ReadRankName(pid);
     if (other.ring_dir != name.ring_dir || other.rank != name.rank ||
         (name.meets_at && other.meets_at != name.meets_at)) {
+      if (other.ring_dir.empty() && IsBare(pid)) out.bare.push_back(pid);
       continue;
     }
     const std::optional<TaskStat> stat = ReadProcessStat(pid);
-    if (stat && stat->alive()) out.push_back(pid);
+    if (stat && stat->alive()) out.pids.push_back(pid);
   }
   closedir(dir);
   return out;

@@ -90,8 +90,13 @@ struct RankName {
 };
 // Empty strings if the environment cannot be read.
 RankName ReadRankName(pid_t pid);
-// Living processes of that name, zombies aside.
-std::vector<pid_t> FindByRankName(const RankName& name);
+struct SameRank {
+  std::vector<pid_t> pids;  // living processes of that name, zombies aside
+  // Processes without an environment. The kernel shows none in the middle of an exec, so that they
+  // may be of that name, too.
+  std::vector<pid_t> bare;
+};
+SameRank FindByRankName(const RankName& name);
 
 // NAME=VALUE of the NCCL and CUDA variables that the process started with, sorted; at most 64 of at
 // most 256 bytes each. Does not see variables that the process set for itself.

@@ -159,6 +159,31 @@ TEST(ProcReaderTest, EnvironmentOfAChild) {
   waitpid(pid, nullptr, 0);
 }
 
+TEST(ProcReaderTest, OneInTheMiddleOfAnExecMayBeOfAnyRank) {
+  int hold[2];
+  ASSERT_EQ(pipe(hold), 0);
+  const RankName name = {.ring_dir = "/rings", .rank = "1", .meets_at = ""};
+  const pid_t pid = fork();
+  if (pid == 0) {
+    close(hold[1]);
+    dup2(hold[0], 0);
+    const char* const arguments[] = {"cat", nullptr};
+    const char* const environment[] = {nullptr};  // as the kernel shows it in an exec
+    execve("/bin/cat", const_cast<char**>(arguments), const_cast<char**>(environment));
+    _exit(1);
+  }
+  close(hold[0]);
+  const auto named = [&](const std::vector<pid_t>& pids) {
+    return std::find(pids.begin(), pids.end(), pid) != pids.end();
+  };
+  EXPECT_TRUE(Eventually([&] { return ReadCommandLine(pid) == "cat"; }));
+  EXPECT_TRUE(named(FindByRankName(name).bare));
+  EXPECT_FALSE(named(FindByRankName(name).pids));
+  for (const pid_t bare : FindByRankName(name).bare) EXPECT_NE(bare, 2) << "a thread of the kernel";
+  close(hold[1]);
+  waitpid(pid, nullptr, 0);
+}
+
 TEST(ProcessWatchTest, ExitCodeOfAZombieAndAfterItWasReaped) {
   for (const bool reap_first : {false, true}) {
     int hold[2];
