@@ -19,7 +19,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -152,37 +151,44 @@ def sweep(args):
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def run_all(args):
+def run_all(args, jobs, run, mistake, short):
+    """Runs, side by side, those of `jobs` (by name: what `run` takes behind args) that the results in args.out lack.
+    `mistake(result)`: what to print of it, or None; `short(results)`: of all so far, in a line."""
     os.makedirs(args.out, exist_ok=True)
     path = path_of(args.out, args.seed)
     if not args.resume and os.path.exists(path):
         os.replace(path, path + ".old")
     done = load(path)
-    todo = [(family, index) for family, index in wanted(args) if f"{family}.{index}" not in done]
-    lock = threading.Lock()
+    todo = [what for name, what in jobs.items() if name not in done]
     results = list(done.values())
     begin, count = time.monotonic(), 0
     with open(path, "a") as out, concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        futures = [pool.submit(run_one, args, family, index) for family, index in todo]
+        futures = [pool.submit(run, args, *what) for what in todo]
         try:
             for future in concurrent.futures.as_completed(futures):
                 result = future.result()
-                with lock:
-                    out.write(json.dumps(result) + "\n")
-                    out.flush()
-                    results.append(result)
-                    count += 1
-                    if table.is_mistake(result):
-                        print(f"{table.one_line(result)}\n    repeat: {repeat_command(result)}", flush=True)
-                    if count % 20 == 0 or count == len(todo):
-                        left = (time.monotonic() - begin) / count * (len(todo) - count)
-                        print(f"{count} of {len(todo)}, {left / 60:.0f} min left; {table.short(results)}", flush=True)
+                out.write(json.dumps(result) + "\n")
+                out.flush()
+                results.append(result)
+                count += 1
+                wrong = mistake(result)
+                if wrong is not None:
+                    print(wrong, flush=True)
+                if count % 20 == 0 or count == len(todo):
+                    left = (time.monotonic() - begin) / count * (len(todo) - count)
+                    print(f"{count} of {len(todo)}, {left / 60:.0f} min left; {short(results)}", flush=True)
         except BaseException:
             for future in futures:
                 future.cancel()
             raise
     sweep(args)
     return results
+
+
+def mistake(result):
+    if table.is_mistake(result):
+        return f"{table.one_line(result)}\n    repeat: {repeat_command(result)}"
+    return None
 
 
 def main():
@@ -225,7 +231,8 @@ def main():
         print(json.dumps(result, indent=1))
         return 1 if table.is_mistake(result) else 0
     args.work = os.path.join(os.path.abspath(args.out), "jobs")
-    results = run_all(args)
+    results = run_all(args, {f"{family}.{index}": (family, index) for family, index in wanted(args)}, run_one, mistake,
+                      table.short)
     print(table.render(results, execute.SUSPECT_AFTER_S))
     known = known_mistakes() if args.sample and args.seed == SEED else {}
     # Only about whom gordian names, and about the kind that is known to be wrong; never about whether it says anything.

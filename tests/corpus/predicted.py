@@ -13,7 +13,6 @@ orders are tried, too, and it ends, since its threads do not let them happen, or
 """
 
 import argparse
-import concurrent.futures
 import datetime
 import glob
 import json
@@ -273,38 +272,13 @@ def repeat_command(result):
     return f"tests/corpus/predicted.py --build build/release --seed {result['seed']} --job {result['job']}"
 
 
-def run_all(args, names):
-    os.makedirs(args.out, exist_ok=True)
-    path = corpus.path_of(args.out, args.seed)
-    if not args.resume and os.path.exists(path):
-        os.replace(path, path + ".old")
-    done = corpus.load(path)
-    todo = [name for name in names if name not in done]
-    results = list(done.values())
-    begin, count = time.monotonic(), 0
-    with open(path, "a") as out, concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        futures = [pool.submit(run_one, args, name) for name in todo]
-        try:
-            for future in concurrent.futures.as_completed(futures):
-                result = future.result()
-                out.write(json.dumps(result) + "\n")
-                out.flush()
-                results.append(result)
-                count += 1
-                if is_wrong(result):
-                    print(f"{one_line(result)}\n    repeat: {repeat_command(result)}", flush=True)
-                if count % 20 == 0 or count == len(todo):
-                    left = (time.monotonic() - begin) / count * (len(todo) - count)
-                    print(f"{count} of {len(todo)}, {left / 60:.0f} min left; "
-                          + ", ".join(f"{kind} {sum(r['kind'] == kind for r in results)}"
-                                      for kind in ("found", "listed", "missed", "silent", "doubted", "accused", "thrown_out")),
-                          flush=True)
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            raise
-    corpus.sweep(args)
-    return results
+def mistake(result):
+    return f"{one_line(result)}\n    repeat: {repeat_command(result)}" if is_wrong(result) else None
+
+
+def short(results):
+    return ", ".join(f"{kind} {sum(r['kind'] == kind for r in results)}"
+                     for kind in ("found", "listed", "missed", "silent", "doubted", "accused", "thrown_out"))
 
 
 def main():
@@ -341,7 +315,8 @@ def main():
         print(json.dumps(result, indent=1))
         return 1 if is_wrong(result) else 0
     pairs = SAMPLE if args.sample else range(args.count // 2)
-    results = run_all(args, [f"{index}.{which}" for index in pairs for which in ("open", "fixed")])
+    names = [f"{index}.{which}" for index in pairs for which in ("open", "fixed")]
+    results = corpus.run_all(args, {name: (name,) for name in names}, run_one, mistake, short)
     print(summary(results))
     wrong = [r for r in results if (fails_sample(r) if args.sample else is_wrong(r))]
     if args.sample and not wrong:
