@@ -95,7 +95,7 @@ void NoteRecording(const void* event, void* stream);
 void NoteRecorded(const void* event, void* stream, bool well);
 void NoteAwaiting(const void* event, void* stream);
 void NoteAwaited(const void* event, void* stream, bool well);
-// Of a call that may record any event.
+// The program makes (or has made) a call that may record any event.
 void NoteUnseenRecords(bool begins);
 
 }  // namespace gordian::interpose

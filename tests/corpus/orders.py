@@ -23,7 +23,7 @@ SHAPES = ("stream", "device_sync", "free", "events", "legacy", "apart")
 GUARDS = ("fork_join", "flag", "event", "one_thread", "late_flag", "poll")
 # Guards that leave nothing in the record: a flag that is already there when its thread looks, and one that is polled.
 UNSEEN = ("late_flag", "poll")
-# They look like guards and are none: an event that nobody handed over, a flag for every other turn only.
+# They look like guards and are none: an event that no thread has handed over, a flag for every other turn only.
 NO_GUARDS = ("stale_event", "half_flag")
 MOST_ORDERS = 6000
 FIRST_MS, EACH_MS, LAST_MS = 1500, 1000, 1300  # rounds see each thread before it calls, and after

@@ -18,10 +18,11 @@
 // A past must be true: what a list takes for a wait must be one of CUDA's. So the caller tells of a
 // wait after it has made it, with the point that the stream had before the event was recorded.
 //
-// Thread rule: one thread at a time (the domain's lock), except Interrupt and Here. Ownership: the maker owns the list's memory, which must outlive all kernels
-// that use it, and keeps all lists of a domain until its end. The maker makes the memory before the
-// first kernel: allocating or clearing it later could wait behind a kernel that waits for this
-// thread. Errors: Publish returns false; nothing else fails.
+// Thread rule: one thread at a time (the domain's lock), except Interrupt and Here. Ownership: the
+// maker owns the list's memory, which must outlive all kernels that use it, and keeps all lists of a
+// domain until its end. The maker makes the memory before the first kernel: allocating or clearing
+// it later could wait behind a kernel that waits for this thread. Errors: Publish returns false;
+// nothing else fails.
 #ifndef GORDIAN_RUNTIME_CUDA_LIST_HELP_STREAM_H_
 #define GORDIAN_RUNTIME_CUDA_LIST_HELP_STREAM_H_
 

@@ -79,7 +79,8 @@ void SleepUntilAtLeast(std::atomic<uint32_t>* word, uint32_t value) {
 
 namespace {
 
-// Of threads of one process, as their mutexes and condition variables wait; observers can tell.
+// A private futex, as a mutex or a condition variable of the process waits on: gordian takes another
+// one for a wait that another process may end.
 void SleepInThread(std::atomic<uint32_t>* word, uint32_t value) {
   for (uint32_t seen = word->load(); seen < value; seen = word->load()) {
     syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAIT_PRIVATE, seen, nullptr,

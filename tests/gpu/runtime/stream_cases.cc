@@ -77,7 +77,7 @@ class Runner : public testing::Member {
  private:
   static constexpr int kStreams = 4, kComms = 5, kEvents = 3;
 
-  // The program's own work on a stream, and its events, as the runtime is told of them.
+  // The program works on a stream and uses events; each call tells the runtime first.
   void Fill(const Subject& s, cudaStream_t stream) {
     Ok(grtStreamForeign(stream), "foreign");
     Before(s, stream);

@@ -97,7 +97,7 @@ struct Rank {
 };
 struct State {
   std::array<Rank, kMostRanks> rank;
-  bool gordian, begun;
+  bool gordian;
 };
 
 // Everything but what is found anew.
@@ -105,7 +105,7 @@ std::string KeyOf(const State& s, size_t ranks) {
   std::string key;
   key.reserve(256);
   const auto put = [&](uint64_t value) { key.push_back(static_cast<char>(value)); };
-  put(s.gordian), put(s.begun);
+  put(s.gordian);
   for (size_t r = 0; r < ranks; ++r) {
     const Rank& rank = s.rank[r];
     for (const Unit& u : rank.unit) {
