@@ -122,6 +122,7 @@ TEST(Rma, SignalsHaveTheirTurnOnTheirCommunicator) {
       }
       REQUIRE_NCCL(ncclSignal(1 - rank.rank(), 0, 0, 0, other, signals));
       Synchronize(waits);
+      Synchronize(signals);  // a rank that ends before its signal left would keep the other waiting
     });
     EXPECT_EQ(outcome.hung, !apart);
   }
