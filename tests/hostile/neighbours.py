@@ -178,7 +178,9 @@ class Leftovers(Neighbours):
     def left_behind(self):
         """The ring folder of a run that was killed together with its guardian, and the job's processes."""
         process = self.start("run", "--emulator", "--session", "old", "--", *HANG)
-        self.assertTrue(wait_until(lambda: os.path.exists(self.path("old/verdict.json"))))
+        # An earlier verdict, that a rank has not come yet, may be written while there is one ring file.
+        self.assertTrue(wait_until(lambda: os.path.exists(self.path("old/verdict.json")) and
+                                   self.verdict("old")["verdict"] == "deadlock"))
         folder, below = self.ring_dir("old"), tree_below(process.pid)
         for pid in [*filter(is_guardian, below), process.pid]:
             os.kill(pid, 9)
