@@ -13,6 +13,7 @@
 #include <memory>
 #include <thread>
 
+#include "analyzer/model/verdict/verdict.h"
 #include "common/owned_folder.h"
 #include "common/read_file.h"
 #include "replayer/record/extract.h"
@@ -134,7 +135,11 @@ void Nap() { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }
 struct Running {
   std::unique_ptr<Child> child;
   std::string session;
+  double patience_s;
 };
+
+// On a busy machine a run that hung may end before gordian has proven why.
+constexpr double kMorePatience = 4;
 
 VerifyRun Finished(const Running& running, const VerifyTools& tools) {
   VerifyRun run;
@@ -147,6 +152,8 @@ VerifyRun Finished(const Running& running, const VerifyTools& tools) {
   const StatusOr<Extracted> extracted = Extract(running.session, options);
   if (extracted.ok()) {
     run.signature = extracted->schedule.origin.signature;
+    run.proven =
+        extracted->schedule.origin.confidence == model::Name(model::Confidence::kConfirmed);
   } else {
     run.output += "\n" + extracted.status().message();
   }
@@ -199,9 +206,12 @@ StatusOr<Verified> VerifyReplay(const std::string& binary, const Signature& want
   GORDIAN_RETURN_IF_ERROR(folder.status());
   Verified verified;
   std::vector<Running> running;
+  std::vector<double> to_start(static_cast<size_t>(count), tools.patience_s);
   int started = 0;
   while (static_cast<int>(verified.runs.size()) < count) {
-    while (started < count && static_cast<int>(running.size()) < tools.at_once) {
+    while (!to_start.empty() && static_cast<int>(running.size()) < tools.at_once) {
+      const double patience_s = to_start.back();
+      to_start.pop_back();
       const std::string number = std::to_string(++started);
       const std::string name = (*folder)->folder().path() + "/" + number;
       std::vector<std::string> command = {tools.gordian,
@@ -214,12 +224,12 @@ StatusOr<Verified> VerifyReplay(const std::string& binary, const Signature& want
                                           "--",
                                           Absolute(binary),
                                           "--patience",
-                                          Seconds(tools.patience_s)};
+                                          Seconds(patience_s)};
       if (free_running) command.push_back("--free");
       StatusOr<std::unique_ptr<Child>> child =
           Child::Start(command, (*folder)->folder(), number + ".output", (*folder)->folder());
       GORDIAN_RETURN_IF_ERROR(child.status());
-      running.push_back({std::move(*child), name + ".session"});
+      running.push_back({std::move(*child), name + ".session", patience_s});
     }
     Nap();
     GORDIAN_RETURN_IF_ERROR(Stopped(tools));
@@ -231,12 +241,16 @@ StatusOr<Verified> VerifyReplay(const std::string& binary, const Signature& want
       }
       if (late) each->child->Kill();
       VerifyRun run = Finished(*each, tools);
-      if (run.exit_code == kReproduced) {
-        ++verified.hung;
-        verified.same += run.signature == wanted;
-      }
-      verified.runs.push_back(std::move(run));
+      const bool hung = run.exit_code == kReproduced, same = run.signature == wanted;
+      const bool again = hung && !same && !run.proven && each->patience_s == tools.patience_s;
       each = running.erase(each);
+      if (again) {
+        to_start.push_back(kMorePatience * tools.patience_s);
+        continue;
+      }
+      verified.hung += hung;
+      verified.same += hung && same;
+      verified.runs.push_back(std::move(run));
       if (progress) progress(static_cast<int>(verified.runs.size()));
     }
   }

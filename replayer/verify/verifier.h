@@ -35,6 +35,7 @@ struct VerifyTools {
 struct VerifyRun {
   int exit_code = -1;   // 128 + signal; -1: took too long
   Signature signature;  // by gordian's verdict
+  bool proven = false;  // the verdict is confirmed
   std::string output;   // the end of its output
 };
 
@@ -49,8 +50,9 @@ struct Verified {
 Status CompileReplay(const OwnedFolder& folder, const std::string& source,
                      const std::string& binary, const VerifyTools& tools);
 
-// Runs it `count` times, calling `progress` (may be empty) after each. Errors: no folder, no
-// process.
+// Runs it `count` times, calling `progress` (may be empty) after each. After a run that hung with
+// another signature and no proof it makes that run once more, with four times the patience; of the
+// two, only the second counts. Errors: no folder, no process.
 StatusOr<Verified> VerifyReplay(const std::string& binary, const Signature& wanted, int count,
                                 bool free_running, const VerifyTools& tools,
                                 const std::function<void(int done)>& progress);
