@@ -76,6 +76,20 @@ collector::Collector::Options CollectorOptions(const JobOptions& options) {
 
 }  // namespace
 
+struct JobRunner::BeforeRestart {
+  uint64_t seen = 0;  // as Collector::Stats::processes
+  std::vector<ProcessKey> rings;
+};
+
+// gordian decides to act on a verdict, and does so once it has the stacks. Until then the gordian of
+// another node may end its ranks, and all launchers start theirs again.
+struct JobRunner::Decision {
+  uint64_t since_ns = 0;
+  VerdictDesk::Acting acting;
+  std::vector<ProcessKey> ranks;  // which the verdict names, and that lived
+  BeforeRestart before;
+};
+
 JobRunner::JobRunner(const JobOptions& options, const InstallPaths& paths,
                      const InheritedDescriptors& inherited, SignalInbox& signals,
                      Guardian& guardian)
@@ -359,7 +373,7 @@ int JobRunner::PollTimeout() const {
       (MonoNs() - started_ns_ < kLibraryWatchNs || !checked_since_.empty())) {
     return 50;
   }
-  if (acting_since_ && !acted_) {
+  if (decision_ && !acted_) {
     return 5;
   }
   return desk_->WantsTicks() || before_restart_ ? 100 : 1000;
@@ -604,14 +618,14 @@ void JobRunner::ActOnVerdict() {
   if (acted_) {
     return;
   }
-  if (!acting_since_) {
+  if (!decision_) {
     if (!desk_->ActNow(collector_->stats().records, Unfinished())) {
       return;
     }
-    acting_since_ = MonoNs();
+    decision_ = Decide();
   }
   // The stacks cannot be read after the kill.
-  if (AwaitsStacks() && MonoNs() - *acting_since_ < kStacksNs) {
+  if (AwaitsStacks() && MonoNs() - decision_->since_ns < kStacksNs) {
     return;
   }
   acted_ = true;
@@ -625,6 +639,24 @@ void JobRunner::ActOnVerdict() {
   } else {
     KillJob();
   }
+}
+
+std::unique_ptr<JobRunner::Decision> JobRunner::Decide() const {
+  auto made = std::make_unique<Decision>();
+  Decision& decision = *made;
+  decision.since_ns = MonoNs();
+  if (!IsRestart(options_.config.on_verdict)) return made;
+  decision.acting = desk_->acting();
+  decision.ranks = Named(decision.acting.rings);
+  decision.before = RingsNow();
+  return made;
+}
+
+JobRunner::BeforeRestart JobRunner::RingsNow() const {
+  BeforeRestart now;
+  now.seen = collector_->stats().processes;
+  for (const RingFileEntry& ring : ListRings(options_.ring_dir)) now.rings.push_back(ring.process);
+  return now;
 }
 
 void JobRunner::KillJob() {
@@ -670,34 +702,39 @@ void JobRunner::HaveRanksElsewhereEnded() {
 // A launcher below gordian learns of the ends of its ranks and starts them again, or ends. Where the
 // job's first process is a rank, only who started gordian can start the job again.
 void JobRunner::Restart() {
-  const VerdictDesk::Acting acting = desk_->acting();
-  int& times = outcome_.restarts.causes[acting.cause];
+  const std::string& cause = decision_->acting.cause;
+  std::vector<ProcessKey>& ranks = decision_->ranks;
+  int& times = outcome_.restarts.causes[cause];
   if (times >= options_.config.most_restarts) {
     Say("gordian: started again " + std::to_string(times) + (times == 1 ? " time" : " times") +
-        " for the same cause, not again: " + Printable(acting.cause) + "\n");
+        " for the same cause, not again: " + Printable(cause) + "\n");
     KillJob();
     return;
   }
   ++times;
-  const std::vector<ProcessKey> ranks = Named(acting.rings);
   const bool first_is_rank = std::any_of(
       ranks.begin(), ranks.end(), [&](const ProcessKey& rank) { return rank.pid == outcome_.pid; });
-  if (ranks.empty() || first_is_rank) {
+  // A verdict from elsewhere counts only where it names living ranks, so these have ended since.
+  if ((ranks.empty() && remote_ == nullptr) || first_is_rank) {
     outcome_.restart_wanted = true;
     KillJob();
     return;
   }
   KeepVerdict();
-  before_restart_ = BeforeRestart{};
-  before_restart_->seen = collector_->stats().processes;
-  for (const RingFileEntry& ring : ListRings(options_.ring_dir))
-    before_restart_->rings.push_back(ring.process);
+  std::erase_if(ranks, [](const ProcessKey& rank) { return !IsAlive(rank); });
+  // What the ranks started since the decision ends with them; their next start may have begun before.
+  before_restart_ =
+      std::make_unique<BeforeRestart>(ranks.empty() ? std::move(decision_->before) : RingsNow());
   EndRanks(ranks);
-  Say("gordian: ended the ranks of start " + std::to_string(outcome_.restarts.starts) +
-      " for this verdict, so that their launcher starts them again (" + std::to_string(times) +
-      " of " + std::to_string(options_.config.most_restarts) + " for this cause)\n");
+  const std::string start = std::to_string(outcome_.restarts.starts);
+  Say("gordian: " +
+      (ranks.empty() ? "the launcher ended the ranks of start " + start + " before gordian did"
+                     : "ended the ranks of start " + start +
+                           " for this verdict, so that their launcher starts them again") +
+      " (" + std::to_string(times) + " of " + std::to_string(options_.config.most_restarts) +
+      " for this cause)\n");
   acted_ = false;
-  acting_since_.reset();
+  decision_.reset();
 }
 
 // The next start's verdict replaces the session's.

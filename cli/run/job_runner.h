@@ -91,6 +91,9 @@ class JobRunner {
   JobOutcome Run(bool preload_emulator);
 
  private:
+  struct BeforeRestart;
+  struct Decision;
+
   void StartObserving();
   Status ObserveFromHere();
   Status ObserveFromAfar();
@@ -115,6 +118,8 @@ class JobRunner {
   void Recover();
   void TellRecovered(const std::vector<std::string>& operations, double ms);
   void ActOnVerdict();
+  std::unique_ptr<Decision> Decide() const;
+  BeforeRestart RingsNow() const;
   void CheckLibraries();
   void RunUserCommand();
   void KillJob();
@@ -156,16 +161,12 @@ class JobRunner {
   bool root_gone_ = false;
   bool end_announced_ = false;
   std::optional<uint64_t> first_signal_ns_;
-  int sent_signal_ = 0;                   // SIGINT or SIGTERM, sent to us by a process
-  bool passed_on_ = false;                // to the processes that outlived the job's first one
-  std::optional<uint64_t> acting_since_;  // when gordian decided to act on the verdict
+  int sent_signal_ = 0;     // SIGINT or SIGTERM, sent to us by a process
+  bool passed_on_ = false;  // to the processes that outlived the job's first one
+  std::unique_ptr<Decision> decision_;
   bool acted_ = false;
-  // --on-verdict restart keeps here what had rings when it ended the ranks, until another process has.
-  struct BeforeRestart {
-    uint64_t seen = 0;  // as Collector::Stats::processes
-    std::vector<ProcessKey> rings;
-  };
-  std::optional<BeforeRestart> before_restart_;
+  // What had rings when gordian decided to end the ranks; until another process has one.
+  std::unique_ptr<BeforeRestart> before_restart_;
   std::vector<pid_t> user_commands_;              // commands of exec: that still run
   std::map<ProcessKey, uint64_t> checked_since_;  // since when, by process
   uint64_t started_ns_ = 0;
