@@ -182,9 +182,11 @@ class Leftovers(Neighbours):
         self.assertTrue(wait_until(lambda: os.path.exists(self.path("old/verdict.json")) and
                                    self.verdict("old")["verdict"] == "deadlock"))
         folder, below = self.ring_dir("old"), tree_below(process.pid)
-        for pid in [*filter(is_guardian, below), process.pid]:
+        guardians = list(filter(is_guardian, below))
+        for pid in [*guardians, process.pid]:
             os.kill(pid, 9)
         process.wait()
+        self.assertTrue(wait_until(lambda: not any(map(alive, guardians))))
         return folder, [pid for pid in below if alive(pid)]
 
     def test_the_next_run_sweeps(self):
