@@ -180,21 +180,25 @@ def crashes(case):
 
 
 def nodes_restart(case):
-    """Two nodes with a launcher each, one job at a server: every node ends its own ranks."""
+    """Two nodes with a launcher each, one job at a server: every node ends its own ranks.
+
+    Five times, since which node acts first, and how far the other has come by then, is another each time.
+    """
     server = case.server()
-    meet = case.path("meet")
-    os.mkdir(meet)
-    job = Job(case, "a", f"127.0.0.1:{server.port}", "hangs_once", on_verdict="restart", ranks=2,
-              environment={"JOB_PASSED": case.path("passed")},
-              program=lambda node: [sys.executable, LAUNCHER, "--ranks", "4", "--nodes", "2", "--node", str(node), "--meet",
-                                    meet, "--max-restarts", "1", "--", *ranks_of()])
-    codes = job.wait()
-    said = [job.said(node) for node in range(2)]
-    expect(codes == [0, 0], "exit codes", codes, *said)
-    expect(any("ended the ranks of start 1" in one for one in said), *said)
-    verdict = server.verdict("a")
-    expect(verdict["verdict"] == "finished" and verdict["restarts"]["because"] == BECAUSE, verdict["summary"],
-           verdict.get("restarts"))
+    for name in "abcde":
+        meet = case.path("meet." + name)
+        os.mkdir(meet)
+        job = Job(case, name, f"127.0.0.1:{server.port}", "hangs_once", on_verdict="restart", ranks=2,
+                  environment={"JOB_PASSED": case.path("passed." + name)},
+                  program=lambda node: [sys.executable, LAUNCHER, "--ranks", "4", "--nodes", "2", "--node", str(node),
+                                        "--meet", meet, "--max-restarts", "1", "--", *ranks_of()])
+        codes = job.wait()
+        said = [job.said(node) for node in range(2)]
+        expect(codes == [0, 0], "job", name, "exit codes", codes, *said)
+        expect(any("ended the ranks of start 1" in one for one in said), *said)
+        verdict = server.verdict(name)
+        expect(verdict["verdict"] == "finished" and verdict["restarts"]["because"] == BECAUSE, verdict["summary"],
+               verdict.get("restarts"))
 
 
 def with_torchrun(case):
