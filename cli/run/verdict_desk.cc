@@ -42,7 +42,10 @@ void VerdictDesk::OnVerdict(const analyzer::VerdictUpdate& update) {
         stacks_said_ = !update.verdict.stacks.empty();
         break;
       case VerdictPolicy::Say::kHeadline:
-        news_.push_back(analyzer::Headline(update.verdict.main, report) + "\n");
+        // A circle's line names its ranks; any other sentence stands in full.
+        news_.push_back(update.verdict.main.cycle.empty()
+                            ? analyzer::SentenceText(update.verdict.main, report)
+                            : analyzer::Headline(update.verdict.main, report) + "\n");
         break;
       case VerdictPolicy::Say::kSlow:
         news_.push_back(analyzer::SentenceText(update.verdict.main, report));

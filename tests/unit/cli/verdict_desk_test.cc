@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <sstream>
 #include <string>
 #include <thread>
 
@@ -89,6 +90,23 @@ TEST_F(VerdictDeskTest, TheTwinsSuspicionIsWithdrawn) {
   const std::string text = Read(verdict);
   EXPECT_NE(text.find("suspicion is withdrawn"), std::string::npos) << text;
   EXPECT_EQ(text.find("gordian was wrong"), std::string::npos) << text;
+}
+
+TEST_F(VerdictDeskTest, ALaterSuspicionStandsInFull) {
+  model::Verdict verdict;
+  verdict.main = Found(VerdictKind::kRankNotJoined, "rank 1 has not joined");
+  verdict.main.confidence = Confidence::kSuspected;
+  Read(verdict);
+  const std::string later =
+      "rank 1 has not set key \"schedule\" of the store, it last called a host wait and sleeps "
+      "outside of NCCL and CUDA; rank 0 waits.";
+  verdict.main.verdict = VerdictKind::kHostBlocked;
+  verdict.main.summary = later;
+  verdict.main.detected_after_s = 13.1;
+  std::string words;  // on one line
+  std::istringstream text(Read(verdict));
+  for (std::string word; text >> word;) words += (words.empty() ? "" : " ") + word;
+  EXPECT_EQ(words, "gordian: HOST BLOCKED (suspected after 13.10 s): " + later);
 }
 
 class DeskOfRecovery : public VerdictDeskTest {
