@@ -132,6 +132,7 @@ class Watched(Run):
         self.assertEqual((verdict["verdict"], verdict["confidence"]), ("deadlock", "confirmed"), text)
         self.assertEqual(verdict["culprit_ranks"], [0, 1], text)
         self.assertIn(f"job.py:{self.line_of('opposite')} opposite()", text)
+        self.assertIn("communicators: group {0,1}, group {0,1} (2nd), made at", text)  # as many as the job made
         self.assertIn("all_reduce #1", text)
         self.passed = True
 
@@ -178,7 +179,7 @@ class Watched(Run):
 
     def test_a_rank_that_does_not_come(self):
         text = self.expect_suspicion("never_meets", "communicator-init-missing", [1],
-                                     "rank 1 has not made init_process_group")
+                                     "rank 1 has not made init_process_group of rendezvous")
         self.assertIn(f"job.py:{self.meeting_line()} main()", text)
         self.passed = True
 

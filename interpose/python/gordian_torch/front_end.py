@@ -27,6 +27,7 @@ class _Held(weakref.ref):
 
 
 _WORD = (1 << 64) - 1
+_RENDEZVOUS = b"rendezvous"  # what the meeting of all ranks is called
 _UNFOLLOWED = ("a call that is not followed, nor what it does in C++",)
 
 missing = []  # names of functions that this PyTorch has not
@@ -90,6 +91,7 @@ class FrontEnd:
                 return None
             self.groups.meetings += 1
             uid = hash_of(*self.groups.job(), "meeting", port, self.groups.meetings)
+            self.shim.text(self.shim.calls["group"], comm, _RENDEZVOUS, len(_RENDEZVOUS))
             self.shim.init(self.shim.calls["init_process_group"], comm, uid, world_size, rank, 0, 0,
                            self.sites.of_caller(1))
             self.local.inside = self.inside() + 1
@@ -135,6 +137,7 @@ class FrontEnd:
 
     def member_of(self, comm, name, ranks, rank, host, description):
         """The group that is about to be made. `ranks`: of the whole job; `rank`: this one's in it."""
+        self.name_world()
         uid = hash_of(*self.groups.job(), self.groups.generation, name, ranks)
         group = Group(comm, uid, rank, len(ranks), ranks, host)
         if host:
@@ -158,6 +161,16 @@ class FrontEnd:
                                   list(ranks).index(known.rank), known.host, group_desc)
         except Exception:
             return None
+
+    def name_world(self):
+        """Before there are others: without a name, those of the same members count it."""
+        world = self.groups.world
+        if world is None or world.named:
+            return
+        for group, known in self.groups.by_group.items():
+            if known is world:
+                self.name(known, self.name_of(known, group))
+                return
 
     def name_of(self, known, group):
         return names.of_group(group) or ("world" if known is self.groups.world else None)
