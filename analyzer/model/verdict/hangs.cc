@@ -65,6 +65,10 @@ constexpr char kEqualCalls[] =
 constexpr char kMixedOrder[] =
     "Call the transfer and the collective in one order at every rank that makes both, or on "
     "streams that do not wait for each other.";
+constexpr char kGroupsInOneOrder[] =
+    "Call the operations of these groups in one order at every rank. Where a rank makes a call "
+    "that "
+    "others do not make, look for a branch that it takes alone.";
 constexpr char kConnectTogether[] =
     "Put the sends and receives that ranks exchange between ncclGroupStart and ncclGroupEnd, so "
     "that both directions connect at once, or let each send meet its receive: one rank sends "
@@ -113,6 +117,13 @@ const char* AdviceFor(const std::string& check, const std::vector<Arrow>& arrows
   if (check == "first-use-order-cycle" && transfer && !collective && !other)
     return kConnectTogether;
   if (check == "point-to-point-order-cycle" && transfer && collective) return kMixedOrder;
+  // No stream has a part in it.
+  const auto in_host_operation = [](const Arrow& arrow) {
+    return arrow.local.contains(Reason::kHostOperation);
+  };
+  if (check == "communicator-order-cycle" &&
+      std::all_of(arrows.begin(), arrows.end(), in_host_operation))
+    return kGroupsInOneOrder;
   return nullptr;
 }
 

@@ -208,6 +208,7 @@ TEST(HostOperations, TwoGroupsInOppositeOrder) {
   EXPECT_NE(verdict.main.summary.find("rank 0 is in all_reduce #0 on group {0,1}"),
             std::string::npos)
       << verdict.main.summary;
+  EXPECT_EQ(verdict.main.advice.find("stream"), std::string::npos) << verdict.main.advice;
 
   Job twin(2);
   twin.Do(0, kA, Call::kAllReduce, 0);
