@@ -17,6 +17,7 @@
 #include "analyzer/exporters/torch_type_name.h"
 #include "analyzer/model/collective.h"
 #include "analyzer/model/verdict/names.h"
+#include "analyzer/model/verdict/number_text.h"
 
 namespace gordian::exporters {
 namespace {
@@ -171,8 +172,8 @@ class RankTrace {
     const bool send = operation.call == Call::kSend;
     const size_t begun = out_.BeginDelimited();
     out_.Varint(node::kId, Id(place));
-    out_.Text(node::kName, std::string(model::Name(operation.call)) + " #" +
-                               std::to_string(operation.sequence) + " on " + group.name);
+    out_.Text(node::kName, std::string(model::Name(operation.call)) + " " +
+                               model::NumberText(operation.sequence) + " on " + group.name);
     out_.Varint(node::kType, !operation.IsTransfer() ? node::kCollective
                              : send                  ? node::kSend
                                                      : node::kReceive);

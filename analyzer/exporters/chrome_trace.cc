@@ -11,6 +11,7 @@
 #include "analyzer/exporters/row_format.h"
 #include "analyzer/model/collective.h"
 #include "analyzer/model/verdict/names.h"
+#include "analyzer/model/verdict/number_text.h"
 
 namespace gordian::exporters {
 namespace {
@@ -48,8 +49,8 @@ class ChromeTrace final : public RowFormat {
     const uint64_t begin = std::max(operation.called_ns, free->second);
     const uint64_t end = std::max(begin, done ? operation.done_ns : job.log.last_ns());
     const LoggedGroup& group = job.log.groups()[static_cast<size_t>(operation.group)];
-    const std::string name = std::string(model::Name(operation.call)) + " #" +
-                             std::to_string(operation.sequence) + " on " + group.name;
+    const std::string name = std::string(model::Name(operation.call)) + " " +
+                             model::NumberText(operation.sequence) + " on " + group.name;
     ordered_json event = {{"name", name},
                           {"cat", done ? "done" : "unfinished"},
                           {"pid", rank},

@@ -16,6 +16,7 @@
 #include "analyzer/exporters/perfetto_packets.h"
 #include "analyzer/model/collective.h"
 #include "analyzer/model/verdict/names.h"
+#include "analyzer/model/verdict/number_text.h"
 
 namespace gordian::exporters {
 namespace {
@@ -353,9 +354,10 @@ void Perfetto::WriteVerdict(const Job& job, PerfettoPackets* packets) const {
   for (size_t i = 0; i < cycle.size(); ++i) {
     const model::WaitEdge& edge = cycle[i];
     packets->Slice(when, kWitnessTracks + static_cast<uint64_t>(edge.rank));
-    packets->Name("waits for rank " + std::to_string(edge.waits_for_rank) + " in " + edge.op +
-                  (edge.sequence < 0 ? "" : " #" + std::to_string(edge.sequence)) +
-                  (edge.comm_name.empty() ? "" : " on " + edge.comm_name));
+    packets->Name(
+        "waits for rank " + std::to_string(edge.waits_for_rank) + " in " + edge.op +
+        (edge.sequence < 0 ? "" : " " + model::NumberText(static_cast<uint64_t>(edge.sequence))) +
+        (edge.comm_name.empty() ? "" : " on " + edge.comm_name));
     packets->Category("witness");
     packets->Flow(flow(i));
     packets->Annotate("waits_for_rank", edge.waits_for_rank);

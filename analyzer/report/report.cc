@@ -9,6 +9,7 @@
 
 #include "analyzer/model/verdict/check_catalogue.h"
 #include "analyzer/model/verdict/comm_names.h"
+#include "analyzer/model/verdict/number_text.h"
 #include "analyzer/report/text_layout.h"
 #include "analyzer/stacks/stack_text.h"
 #include "common/shell_quote.h"
@@ -127,7 +128,7 @@ std::string CommunicatorName(model::CommUid comm, const std::string& name) {
 std::string OperationName(const std::string& op, model::CommUid comm, const std::string& comm_name,
                           int64_t sequence, uint64_t bytes) {
   std::string text = op.empty() ? "an unknown operation" : Printable(op);
-  if (sequence >= 0) text += fmt::format(" #{}", sequence);
+  if (sequence >= 0) text += " " + model::NumberText(static_cast<uint64_t>(sequence));
   const std::string on = CommunicatorName(comm, comm_name);
   if (!on.empty()) text += " on " + on;
   if (bytes > 0) text += " (" + HumanBytes(bytes) + ")";
@@ -147,7 +148,8 @@ std::string WaitPhrase(const model::WaitEdge& edge) {
       return "waits for " + other + " to use the communicator for the first time";
     case Reason::kReceive:
     case Reason::kSend: {
-      const bool receiving = edge.op.find("Recv") != std::string::npos;
+      // NCCL's Recv, torch.distributed's recv.
+      const bool receiving = edge.op.find("ecv") != std::string::npos;
       return "waits for " + other +
              (receiving ? ", which has not sent" : ", which has not received");
     }

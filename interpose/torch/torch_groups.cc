@@ -4,6 +4,7 @@
 
 #include "interpose/entry/lifecycle.h"
 #include "interpose/torch/torch_api.h"
+#include "proto/ring/tagged_number.h"
 
 namespace gordian::interpose {
 namespace {
@@ -137,8 +138,8 @@ bool TakeTorchNumber(Process& process, TorchState& torch, TorchGroup& group, Tor
     if (index == torch.pair_table.kMissing) return CountLoss(process), false;
   }
   const uint64_t ordinal = torch.pair_calls[index].fetch_add(1, std::memory_order_relaxed);
-  // Transfers of different tags between two members do not meet.
-  *number = tag == 0 ? ordinal : (Mix(0x746167, tag) & 0x7fffff) << 32 | ordinal;
+  const uint64_t code = tag < ring::kTagsInFull ? tag : (Mix(0x746167, tag) & 0x3fffff) | 0x400000;
+  *number = code << ring::kTagShift | ordinal;
   return true;
 }
 

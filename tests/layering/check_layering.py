@@ -21,7 +21,7 @@ RULES = {
                   ["gordian_sanitize", "grpc", "protobuf", "spdlog", "Boost", "CUDA::cudart", "CUDA::cudart_static", "gordian::emu_cudart"]),
     "collector": (["collector/", "common/", "proto/", "gordian/v1/"], r"boost/|CLI/|cuda", ["gordian::interpose"]),
     "analyzer/model": (["analyzer/model/", "proto/ring/meaning.h", "proto/ring/polled_comm.h", "proto/ring/record.h",
-                        "proto/ring/state_block.h"],
+                        "proto/ring/state_block.h", "proto/ring/tagged_number.h"],
                        r"google/protobuf|grpc|spdlog|nlohmann|CLI/|zstd|cuda"
                        r"|^(thread|mutex|chrono|fstream|iostream|filesystem|condition_variable|future|random)$"
                        r"|^(unistd|time|stdio|fcntl|pthread|sys/.*)\.h$|^(ctime|cstdio)$",

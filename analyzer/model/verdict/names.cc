@@ -4,6 +4,8 @@
 #include <limits>
 #include <tuple>
 
+#include "analyzer/model/verdict/number_text.h"
+
 namespace gordian::model {
 
 const char* Name(Call call) {
@@ -381,7 +383,7 @@ std::string Names::Comm(int comm) const {
 
 std::string Names::Operation(Call call, const PartRef& ref) const {
   const char* const name = OperationName(call, ref.comm);
-  return OfPart(std::string(name) + " #" + std::to_string(ref.sequence), ref);
+  return OfPart(std::string(name) + " " + NumberText(ref.sequence), ref);
 }
 
 const char* Names::OperationName(Call call, int comm) const {

@@ -74,9 +74,16 @@ export function capitalised(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
+// "#3"; of a tagged transfer "#0 (tag 7)": as analyzer/model/verdict/number_text.h.
+function numberText(number: number): string {
+  const tag = Math.floor(number / 2 ** 32);
+  if (tag === 0) return `#${number}`;
+  return `#${number % 2 ** 32} ${tag < 2 ** 16 ? `(tag ${tag})` : "(tagged)"}`;
+}
+
 // "AllReduce #3 on dp".
 export function operationText(operation: { op: string; seq: number; comm_name: string }): string {
-  const seq = operation.seq >= 0 ? ` #${operation.seq}` : "";
+  const seq = operation.seq >= 0 ? ` ${numberText(operation.seq)}` : "";
   const comm = operation.comm_name === "" ? "" : ` on ${operation.comm_name}`;
   return `${operation.op || "an operation"}${seq}${comm}`;
 }

@@ -97,7 +97,7 @@ const kHeldUp: Record<string, string> = {
 // What stands before the name of the other rank, "waits for", and what that rank has not done.
 export function waitPhrase(edge: Pick<WaitEdge, "reason" | "op">): Phrase {
   if (edge.reason === "receive" || edge.reason === "send") {
-    return ["waits for", edge.op.includes("Recv") ? "has not sent" : "has not received"];
+    return ["waits for", edge.op.includes("ecv") ? "has not sent" : "has not received"];
   }
   const held = kHeldUp[edge.reason];
   if (held !== undefined) return [`${held}, held up by`, ""];
