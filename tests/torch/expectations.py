@@ -52,6 +52,9 @@ JOBS = {
                       pending="gloo ends the other rank within milliseconds, and gordian says only how the job ended"),
     # transfers.py
     "swapped_transfers": Expect(["deadlock"], [EVERY], "transfers.py", confirmed=True),
+    # NCCL knows no tags.
+    "crossed_tags": Expect(["deadlock"], [EVERY], "transfers.py", confirmed=True, backend="gloo",
+                           says=("(tag 2)", "(tag 3)", "which has not sent", "Compare the tags first")),
     # parallel.py, on GPUs alone: what PyTorch 2 parallelizes itself.
     "fsdp_branch": Expect(["deadlock"], [LAST, EVERY], "parallel.py", confirmed=True, communicators=2, backend="nccl"),
     "tensor_parallel": Expect(["deadlock"], [LAST, EVERY], "parallel.py", confirmed=True, communicators=2, backend="nccl"),

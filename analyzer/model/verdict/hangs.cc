@@ -6,6 +6,7 @@
 #include "analyzer/model/match/wrong_peer.h"
 #include "analyzer/model/verdict/check_catalogue.h"
 #include "analyzer/model/verdict/culprits.h"
+#include "proto/ring/tagged_number.h"
 
 namespace gordian::model {
 namespace {
@@ -65,6 +66,12 @@ constexpr char kEqualCalls[] =
 constexpr char kMixedOrder[] =
     "Call the transfer and the collective in one order at every rank that makes both, or on "
     "streams that do not wait for each other.";
+constexpr char kCompareTags[] =
+    "Compare the tags first: a send and a receive between the same two ranks have met no partner, "
+    "and a receive takes only a send of its own tag.";
+constexpr char kTransfersInTurn[] =
+    "Let one of two ranks send first and the other receive first, or issue both transfers "
+    "(batch_isend_irecv, isend and irecv) before either is waited for.";
 constexpr char kGroupsInOneOrder[] =
     "Call the operations of these groups in one order at every rank. Where a rank makes a call "
     "that "
@@ -97,10 +104,27 @@ bool PeerCalledAnother(const Matcher& matcher, const PartRef& part) {
   return false;
 }
 
+// The peer has called the other end with another tag, and that has met no partner either.
+bool PeerCalledAnotherTag(const Matcher& matcher, const PartRef& part) {
+  if (part.comm < 0) return false;
+  const Communicator& comm = matcher.comms()[part.comm];
+  const bool sends = part.kind == PartKind::kSend;
+  const auto channel = comm.transfers.find(sends ? std::pair(part.rank, part.peer)
+                                                 : std::pair(part.peer, part.rank));
+  if (channel == comm.transfers.end()) return false;
+  return std::any_of(channel->second.begin(), channel->second.end(), [&](const auto& entry) {
+    const auto& [number, transfer] = entry;
+    const bool peer_called = (sends ? transfer.receive : transfer.send).Called();
+    const bool own_called = (sends ? transfer.send : transfer.receive).Called();
+    return number >> ring::kTagShift != part.sequence >> ring::kTagShift && peer_called &&
+           !own_called;
+  });
+}
+
 // Where the check's own advice is too general, or another mistake is the likelier one; else null.
 const char* AdviceFor(const std::string& check, const std::vector<Arrow>& arrows,
                       const Matcher& matcher, const Culprits& culprits) {
-  bool transfer = false, collective = false, other = false, peer = false;
+  bool transfer = false, collective = false, other = false, peer = false, tag = false;
   for (const Arrow& arrow : arrows) {
     const bool is_collective =
         arrow.part != nullptr && arrow.part->ref.kind == PartKind::kCollective;
@@ -110,8 +134,10 @@ const char* AdviceFor(const std::string& check, const std::vector<Arrow>& arrows
     if (arrow.part != nullptr && !is_collective) {
       peer |= MeantAnotherPeer(matcher, arrow.part->ref) != WrongPeer::kNo ||
               PeerCalledAnother(matcher, arrow.part->ref);
+      tag |= PeerCalledAnotherTag(matcher, arrow.part->ref);
     }
   }
+  if (tag) return kCompareTags;
   if (peer) return kComparePeers;
   if (!culprits.why.empty()) return kEqualCalls;
   if (check == "first-use-order-cycle" && transfer && !collective && !other)
@@ -121,10 +147,9 @@ const char* AdviceFor(const std::string& check, const std::vector<Arrow>& arrows
   const auto in_host_operation = [](const Arrow& arrow) {
     return arrow.local.contains(Reason::kHostOperation);
   };
-  if (check == "communicator-order-cycle" &&
-      std::all_of(arrows.begin(), arrows.end(), in_host_operation))
-    return kGroupsInOneOrder;
-  return nullptr;
+  if (!std::all_of(arrows.begin(), arrows.end(), in_host_operation)) return nullptr;
+  if (transfer && !collective && !other) return kTransfersInTurn;
+  return check == "communicator-order-cycle" ? kGroupsInOneOrder : nullptr;
 }
 
 // Calls of ncclCommInitRank that wait for members of which nothing says which processes they are:

@@ -19,4 +19,20 @@ def swapped_transfers(job):
             job.wait()
 
 
-JOBS = {job.__name__: job for job in (swapped_transfers,)}
+def crossed_tags(job):
+    """Rank 0 tags what it sends with the number of the micro batch; for one, its neighbour expects the next."""
+    peer = job.rank ^ 1
+    if peer >= job.world:
+        return
+    for batch in range(1, 4):
+        if job.rank % 2 == 0:
+            dist.send(job.ones(), peer, tag=batch)
+            dist.recv(job.ones(), peer)
+        else:
+            tag = batch + 1 if job.mistaken and batch == 2 else batch
+            dist.recv(job.ones(), peer, tag=tag)  # guilty: crossed_tags
+            dist.send(job.ones(), peer)
+        job.wait()
+
+
+JOBS = {job.__name__: job for job in (swapped_transfers, crossed_tags)}
