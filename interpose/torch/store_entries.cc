@@ -68,10 +68,15 @@ ThreadContext* Seen(StoreClass store) {
 
 using Bytes = Returned<3>;  // std::vector<uint8_t>; Nothing() is an empty one
 
-void NoteSet(StoreClass store, const void* key) {
-  if (Seen(store) == nullptr) return;
-  gordian_torch_seen(ring::kTorchCall_store_wait, 0, 0, 0, HashOf(*static_cast<const Text*>(key)),
-                     0);
+// `asks`: the call changes nothing but that the key is set. PyTorch 1's new_group polls a counter so,
+// and a thread that polls makes no progress.
+void NoteSet(StoreClass store, const void* key, bool asks = false) {
+  ThreadContext* const thread = Seen(store);
+  if (thread == nullptr) return;
+  const uint64_t hash = HashOf(*static_cast<const Text*>(key));
+  if (asks && thread->asked_key == hash) return;
+  thread->asked_key = asks ? hash : 0;
+  gordian_torch_seen(ring::kTorchCall_store_wait, 0, 0, 0, hash, 0);
 }
 
 // Waits until the key is set. Only a call from Python is certain to be left again as seen from here
@@ -121,7 +126,7 @@ int64_t StoreAdd(StoreClass which, void* store, const void* key, int64_t value,
                  const void* caller) {
   const auto real =
       reinterpret_cast<int64_t (*)(void*, const void*, int64_t)>(Real(which, kAdd, caller));
-  NoteSet(which, key);
+  NoteSet(which, key, value == 0);
   return real != nullptr ? real(store, key, value) : 0;
 }
 
