@@ -45,6 +45,8 @@ JOBS = {
                                says=("on world",)),
     "checkpoint_barrier": Expect(["mismatch"], [[0], EVERY], "mistakes.py", confirmed=True),
     "reduce_for_all_reduce": Expect(["mismatch"], [LAST, EVERY], "mistakes.py", confirmed=True),
+    "members_alone": Expect(["init_hang"], [[0]], "mistakes.py", confirmed=True, ranks=4, backend="gloo",
+                            says=("Have every rank of the job call new_group",)),
     # outside.py. The rank that might set the key waits for the one that waits for the key.
     "store_key": Expect(["deadlock"], [[0], EVERY], "outside.py", confirmed=True, says=('"schedule"',)),
     "gil_held": Expect(["rank_not_joined", "host_blocked"], [LAST], "outside.py", confirmed=False),

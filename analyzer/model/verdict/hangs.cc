@@ -76,6 +76,9 @@ constexpr char kGroupsInOneOrder[] =
     "Call the operations of these groups in one order at every rank. Where a rank makes a call "
     "that "
     "others do not make, look for a branch that it takes alone.";
+constexpr char kAllMakeGroups[] =
+    "Have every rank of the job call new_group, also those that are no members, and in one order "
+    "with their other calls.";
 constexpr char kConnectTogether[] =
     "Put the sends and receives that ranks exchange between ncclGroupStart and ncclGroupEnd, so "
     "that both directions connect at once, or let each send meet its receive: one rank sends "
@@ -126,6 +129,9 @@ const char* AdviceFor(const std::string& check, const std::vector<Arrow>& arrows
                       const Matcher& matcher, const Culprits& culprits) {
   bool transfer = false, collective = false, other = false, peer = false, tag = false;
   for (const Arrow& arrow : arrows) {
+    if (arrow.init != nullptr && arrow.init->parent >= 0 &&
+        matcher.comms()[static_cast<size_t>(arrow.init->parent)].host)
+      return kAllMakeGroups;
     const bool is_collective =
         arrow.part != nullptr && arrow.part->ref.kind == PartKind::kCollective;
     other |= arrow.part == nullptr;
@@ -247,6 +253,22 @@ std::set<int> FewerOfTwoCalls(const std::map<CommUid, const InitCall*>& inits, c
   return ranks;
 }
 
+// The ranks that have called the collectives of the cycle.
+std::set<int> CalledInstead(const RoundView& view, const std::vector<Arrow>& arrows) {
+  std::set<int> ranks;
+  for (const Arrow& arrow : arrows) {
+    if (arrow.part == nullptr || arrow.part->ref.kind != PartKind::kCollective) continue;
+    const Communicator& comm = view.graph.matcher().comms()[arrow.part->ref.comm];
+    const auto instance = comm.instances.find(arrow.part->ref.sequence);
+    if (instance == comm.instances.end()) continue;
+    for (size_t r = 0; r < instance->second.members.size(); ++r) {
+      if (instance->second.members[r].Called())
+        ranks.insert(view.names.MemberRank(arrow.part->ref.comm, static_cast<int>(r)));
+    }
+  }
+  return ranks;
+}
+
 // `stuck`: ranks that something holds up.
 std::vector<int> InitCulprits(const RoundView& view, const std::vector<Arrow>& arrows,
                               bool all_inits, const std::set<int>& stuck) {
@@ -285,6 +307,24 @@ std::vector<int> InitCulprits(const RoundView& view, const std::vector<Arrow>& a
     }
     for (const Arrow& arrow : arrows) {
       if ((arrow.init != nullptr) == too_many) culprits.insert(arrow.edge.rank);
+    }
+    if (!too_many) {
+      const std::set<int> instead = CalledInstead(view, arrows);
+      bool tied = true;
+      for (const auto& [uid, init] : inits) {
+        std::set<int> absent;
+        for (size_t r = 0; r < init->members.size() && init->parent >= 0; ++r) {
+          const int rank = names.MemberRank(init->parent, static_cast<int>(r));
+          if (!init->members[r].called && instead.contains(rank)) absent.insert(rank);
+        }
+        culprits.insert(absent.begin(), absent.end());
+        tied &= static_cast<int>(absent.size()) == init->called;
+      }
+      // As many have called the one as the other: either may be the mistake.
+      if (tied) {
+        culprits = everyone;
+        culprits.insert(instead.begin(), instead.end());
+      }
     }
   } else if (child) {
     size_t most = 0, second = 0;

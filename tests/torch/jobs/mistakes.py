@@ -38,4 +38,14 @@ def reduce_for_all_reduce(job):
     job.wait()
 
 
-JOBS = {job.__name__: job for job in (rank_conditional, checkpoint_barrier, reduce_for_all_reduce)}
+def members_alone(job):
+    """Rank 0 makes a group of its own; PyTorch has all ranks call new_group, also those that are no members."""
+    dist.all_reduce(job.ones())
+    if job.rank == 0 or not job.mistaken:
+        dist.new_group([0])  # guilty: members_alone
+    dist.all_reduce(job.ones())
+    job.wait()
+
+
+JOBS = {job.__name__: job
+        for job in (rank_conditional, checkpoint_barrier, reduce_for_all_reduce, members_alone)}
