@@ -412,7 +412,7 @@ void GraphEvents::TakePiece(uint32_t process, const ring::Record& record) {
   } else if (kind == "torch_key") {
     model_->OnKeyName(subject, Printable(text));
   } else if (kind == "torch_exception") {
-    model_->OnException(process, text);
+    model_->OnException(process, text, OurTime(process, record.ticks));
   } else if (kind == "torch_site" && tell_site_) {
     tell_site_(process, subject, text);
   }

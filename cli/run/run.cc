@@ -271,6 +271,15 @@ std::string ClosingLine(const JobOutcome& outcome, const std::string& session_di
   return line + "\n";
 }
 
+// Of a job without a verdict that a rank ended by an exception; else "".
+std::string WhatItRaised(const JobOutcome& outcome, int width) {
+  const model::Finding& main = outcome.verdict.main;
+  if (outcome.problem || main.verdict != model::VerdictKind::kFinished ||
+      main.summary.find(", by ") == std::string::npos)
+    return "";
+  return analyzer::SentenceText(main, {.width = width});
+}
+
 // Runs the job, and a second time if the job did not map the emulated libraries.
 JobOutcome RunJob(const JobOptions& options, const InstallPaths& paths,
                   const InheritedDescriptors& inherited, SignalInbox& signals, Guardian& guardian) {
@@ -518,7 +527,8 @@ int Run(const RunFlags& flags, std::vector<std::string> command, const MakeRunPa
       exit_code = *flags.error_exitcode;
     }
     if (!config->quiet && outcome.observed) {
-      WriteAll(STDERR_FILENO, ClosingLine(outcome, session.dir(), job_code));
+      WriteAll(STDERR_FILENO, WhatItRaised(outcome, options.width) +
+                                  ClosingLine(outcome, session.dir(), job_code));
     }
   }
   if (config->on_verdict == OnVerdict::kRecover) {

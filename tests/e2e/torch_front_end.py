@@ -166,6 +166,16 @@ class Watched(Run):
         self.assertIn("ValueError: the batch is empty at job.py:", " ".join(text.split()))
         self.passed = True
 
+    def test_the_first_exception_comes_first(self):
+        verdict, text, code = self.watch("raises_before_a_barrier")
+        self.assertEqual((verdict["verdict"], code), ("finished", 1), text)
+        said = " ".join(text[text.index("gordian: finished"):].split())
+        first, second = "rank 1 exited with code 1, by ValueError: the batch is empty at job.py:", "by RuntimeError: "
+        self.assertIn(first, said)
+        self.assertIn(second, said)
+        self.assertLess(said.index(first), said.index(second))
+        self.passed = True
+
     def meeting_line(self):
         with open(os.path.join(HERE, "job.py")) as f:
             return next(i + 1 for i, line in enumerate(f) if line.endswith("# here: meeting\n"))

@@ -317,8 +317,9 @@ struct Process {
   ExitKind exit_kind = ExitKind::kUnknown;
   int exit_value = 0;
   uint64_t ended_ns = 0;
-  std::string
-      exception;  // of Python that its main thread did not catch: "ValueError: text at a.py:3 f()"
+  // Of Python, which its main thread did not catch: "ValueError: text at a.py:3 f()".
+  std::string exception;
+  uint64_t exception_ns = 0;
 
   RecordMerger merger;
   uint64_t records = 0;
@@ -388,7 +389,7 @@ class ExecutionGraph {
   // Texts that records refer to.
   void NameComm(ProcessId, CommId, const std::string& name);
   void NameKey(uint64_t key, const std::string& name);
-  void NoteException(ProcessId, const std::string& text);
+  void NoteException(ProcessId, const std::string& text, uint64_t time_ns);
 
   // Whether the preemptive runtime has had any operation.
   bool any_elsewhere() const { return any_elsewhere_; }

@@ -79,8 +79,11 @@ void ExecutionGraph::NoteKeySet(uint64_t key) {
   if (!keys_forgotten_) keys_set_.insert(key);
 }
 
-void ExecutionGraph::NoteException(ProcessId id, const std::string& text) {
-  if (Process* const process = Find(id); process != nullptr) process->exception = text;
+void ExecutionGraph::NoteException(ProcessId id, const std::string& text, uint64_t time_ns) {
+  Process* const process = Find(id);
+  if (process == nullptr) return;
+  process->exception = text;
+  process->exception_ns = time_ns;
 }
 
 }  // namespace gordian::model

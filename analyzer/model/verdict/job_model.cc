@@ -545,33 +545,38 @@ void JobModel::Impl::FillEvidence(const Names& names, Finding* finding) const {
   Unite(unseen, &evidence.not_visible);
 }
 
-// "The job has ended with code 1: rank 0 exited with code 1."
+// "The job has ended with code 1: rank 0 exited with code 1." Ranks stand in the order of their ends.
+// A rank that raises an exception may exit after ranks that fail because of it, so the time of its
+// exception counts.
 std::string JobModel::Impl::HowItEnded(const Names& names) const {
-  std::vector<std::string> exits;
+  std::vector<std::pair<uint64_t, std::string>> exits;
   for (const auto& [id, process] : execution_.processes()) {
     if (!process.ended || process.exit_kind == ExitKind::kUnknown ||
         process.exit_kind == ExitKind::kGordian) {
       continue;
     }
     if (names.incarnations().Replaced(id)) continue;
+    const bool raised = !process.exception.empty();
+    const uint64_t when = raised ? process.exception_ns : process.ended_ns;
     if (process.exit_kind == ExitKind::kSignal) {
-      exits.push_back(names.RankOf(id) + " was killed by signal " +
-                      std::to_string(process.exit_value));
+      exits.emplace_back(
+          when, names.RankOf(id) + " was killed by signal " + std::to_string(process.exit_value));
     } else if (process.exit_value != 0) {
-      exits.push_back(names.RankOf(id) + " exited with code " + std::to_string(process.exit_value));
+      exits.emplace_back(when, names.RankOf(id) + " exited with code " +
+                                   std::to_string(process.exit_value) +
+                                   (raised ? ", by " + process.exception : ""));
     }
   }
+  std::stable_sort(exits.begin(), exits.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
   std::string text = "The job has ended";
   if (exit_kind_ == ExitKind::kSignal) {
     text += " by signal " + std::to_string(exit_value_);
   } else if (exit_kind_ == ExitKind::kCode && exit_value_ != 0) {
     text += " with code " + std::to_string(exit_value_);
   }
-  if (!exits.empty()) {
-    text += ": ";
-    for (size_t i = 0; i < exits.size() && i < 4; ++i) {
-      text += (i == 0 ? "" : "; ") + exits[i];
-    }
+  for (size_t i = 0; i < exits.size() && i < 4; ++i) {
+    text += (i == 0 ? ": " : "; ") + exits[i].second;
   }
   text += ".";
   return text;
@@ -756,9 +761,9 @@ void JobModel::OnKeyName(uint64_t key, const std::string& name) {
   impl_->execution_.NameKey(key, name);
 }
 
-void JobModel::OnException(ProcessId process, const std::string& text) {
+void JobModel::OnException(ProcessId process, const std::string& text, uint64_t time_ns) {
   impl_->Forget();
-  impl_->execution_.NoteException(process, text);
+  impl_->execution_.NoteException(process, text, time_ns);
 }
 
 void JobModel::OnRecord(const CallRecord& record) {

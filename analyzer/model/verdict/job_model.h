@@ -51,7 +51,7 @@ class JobModel {
   // Texts that records refer to: ExecutionGraph.
   void OnCommName(ProcessId, CommId, const std::string& name);
   void OnKeyName(uint64_t key, const std::string& name);
-  void OnException(ProcessId, const std::string& text);
+  void OnException(ProcessId, const std::string& text, uint64_t time_ns);
   void OnRecord(const CallRecord&);
   void OnJobEnded(ExitKind, int exit_value, uint64_t time_ns, bool killed_by_gordian);
   // A recovery of the cycle with these operations was begun, was refused by a rank, or is over. What

@@ -70,6 +70,14 @@ def raises(twin):
     dist.distributed_c10d._get_default_store().get("never")
 
 
+def raises_before_a_barrier(twin):
+    """gloo tells rank 0 that rank 1 has ended, in an exception of its own."""
+    dist.barrier()
+    if dist.get_rank() == 1 and not twin:
+        raise ValueError("the batch is empty")
+    dist.barrier()
+
+
 def before_never_meets(twin):
     """Rank 1 does something else, and the others wait for it before there is a group."""
     if RANK == 1 and not twin:
