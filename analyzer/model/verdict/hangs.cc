@@ -74,8 +74,7 @@ constexpr char kTransfersInTurn[] =
     "(batch_isend_irecv, isend and irecv) before either is waited for.";
 constexpr char kGroupsInOneOrder[] =
     "Call the operations of these groups in one order at every rank. Where a rank makes a call "
-    "that "
-    "others do not make, look for a branch that it takes alone.";
+    "that others do not make, look for a branch that it takes alone.";
 constexpr char kAllMakeGroups[] =
     "Have every rank of the job call new_group, also those that are no members, and in one order "
     "with their other calls.";
@@ -296,35 +295,30 @@ std::vector<int> InitCulprits(const RoundView& view, const std::vector<Arrow>& a
     if (!fewer.empty()) return fewer;
     // Most members are in the call; those of the cycle that are not deviate. But when more members
     // than have called it can no longer join, the call is one too many.
-    bool too_many = true;
+    const std::set<int> instead = CalledInstead(view, arrows);
+    std::set<int> absent;  // in the cycle's collectives instead
+    bool too_many = true, tied = true;
     for (const auto& [uid, init] : inits) {
-      int held_up = 0;
+      int held_up = 0, elsewhere = 0;
       for (size_t r = 0; r < init->members.size() && init->parent >= 0; ++r) {
-        held_up += !init->members[r].called &&
-                   stuck.count(names.MemberRank(init->parent, static_cast<int>(r))) > 0;
+        if (init->members[r].called) continue;
+        const int rank = names.MemberRank(init->parent, static_cast<int>(r));
+        held_up += stuck.contains(rank);
+        if (!instead.contains(rank)) continue;
+        absent.insert(rank);
+        ++elsewhere;
       }
       too_many &= init->called < held_up;
+      tied &= init->called == elsewhere;
     }
     for (const Arrow& arrow : arrows) {
       if ((arrow.init != nullptr) == too_many) culprits.insert(arrow.edge.rank);
     }
-    if (!too_many) {
-      const std::set<int> instead = CalledInstead(view, arrows);
-      bool tied = true;
-      for (const auto& [uid, init] : inits) {
-        std::set<int> absent;
-        for (size_t r = 0; r < init->members.size() && init->parent >= 0; ++r) {
-          const int rank = names.MemberRank(init->parent, static_cast<int>(r));
-          if (!init->members[r].called && instead.contains(rank)) absent.insert(rank);
-        }
-        culprits.insert(absent.begin(), absent.end());
-        tied &= static_cast<int>(absent.size()) == init->called;
-      }
-      // As many have called the one as the other: either may be the mistake.
-      if (tied) {
-        culprits = everyone;
-        culprits.insert(instead.begin(), instead.end());
-      }
+    if (!too_many) culprits.insert(absent.begin(), absent.end());
+    // As many have called the one as the other: either may be the mistake.
+    if (!too_many && tied) {
+      culprits = everyone;
+      culprits.insert(instead.begin(), instead.end());
     }
   } else if (child) {
     size_t most = 0, second = 0;
