@@ -138,7 +138,9 @@ bool TakeTorchNumber(Process& process, TorchState& torch, TorchGroup& group, Tor
     if (index == torch.pair_table.kMissing) return CountLoss(process), false;
   }
   const uint64_t ordinal = torch.pair_calls[index].fetch_add(1, std::memory_order_relaxed);
-  const uint64_t code = tag < ring::kTagsInFull ? tag : (Mix(0x746167, tag) & 0x3fffff) | 0x400000;
+  const uint64_t code = tag < ring::kTagsInFull
+                            ? tag
+                            : ring::kTagHashed | (Mix(0x746167, tag) & (ring::kTagHashed - 1));
   *number = code << ring::kTagShift | ordinal;
   return true;
 }

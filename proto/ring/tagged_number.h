@@ -9,8 +9,8 @@
 namespace gordian::ring {
 
 inline constexpr int kTagShift = 32;
-// A greater tag counts as a hash of 22 bits, with bit 22 set.
-inline constexpr uint64_t kTagsInFull = 1 << 16;
+// A tag from kTagsInFull on stands as kTagHashed plus a hash below kTagHashed.
+inline constexpr uint64_t kTagsInFull = 1 << 16, kTagHashed = 1 << 22;
 
 }  // namespace gordian::ring
 
