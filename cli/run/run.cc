@@ -271,7 +271,7 @@ std::string ClosingLine(const JobOutcome& outcome, const std::string& session_di
   return line + "\n";
 }
 
-// Of a job without a verdict that a rank ended by an exception; else "".
+// Says which exceptions ended the ranks of a job that has no verdict; "" if none did.
 std::string WhatItRaised(const JobOutcome& outcome, int width) {
   const model::Finding& main = outcome.verdict.main;
   if (outcome.problem || main.verdict != model::VerdictKind::kFinished ||

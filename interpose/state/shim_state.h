@@ -312,8 +312,8 @@ struct ThreadContext {
   uint32_t driver_retry;
   Behind covered;  // by the host wait that it is in
   TorchCall torch;
-  uint64_t
-      asked_key;  // hash of the store's key that this thread added 0 to last; 0: it set one since
+  // Hash of the store's key that this thread added 0 to last; 0: it has set one since.
+  uint64_t asked_key;
 
   StreamState* cached_stream;
   StreamState* cached_default;  // default stream that this thread used last

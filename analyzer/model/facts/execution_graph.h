@@ -317,7 +317,7 @@ struct Process {
   ExitKind exit_kind = ExitKind::kUnknown;
   int exit_value = 0;
   uint64_t ended_ns = 0;
-  // Of Python, which its main thread did not catch: "ValueError: text at a.py:3 f()".
+  // What Python's main thread raised and did not catch: "ValueError: text at a.py:3 f()".
   std::string exception;
   uint64_t exception_ns = 0;
 

@@ -163,7 +163,7 @@ class FrontEnd:
             return None
 
     def name_world(self):
-        """Before there are others: without a name, those of the same members count it."""
+        """Names the default group before the job makes others: unnamed, it would be counted among them."""
         world = self.groups.world
         if world is None or world.named:
             return
