@@ -23,7 +23,6 @@ namespace {
 using nlohmann::ordered_json;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLookEvery(1000);
 // Changes that come so close together are one event.
 constexpr milliseconds kGather(50);
 constexpr char kJobPath[] = "/api/v1/jobs/";
@@ -109,7 +108,7 @@ class Gateway::Impl {
   void Run() {
     std::unique_lock lock(mutex_);
     while (!stopping_) {
-      wake_.wait_for(lock, kLookEvery, [this] { return woken_ || stopping_; });
+      wake_.wait_for(lock, options_.look_every, [this] { return woken_ || stopping_; });
       const bool woken = std::exchange(woken_, false);
       lock.unlock();
       if (woken || http_.stats().viewers > 0) LookAround();

@@ -9,11 +9,12 @@
 //   /metrics               OpenMetrics text
 //   /healthz               "ok"
 //
-// The gateway looks at the jobs when a verdict changes, and once a second while a viewer is there.
-// What a look costs is paid on the gateway's own threads, and once for all viewers.
+// The gateway looks at the jobs when a verdict changes, and every `look_every` while a viewer is
+// there. What a look costs is paid on the gateway's own threads, and once for all viewers.
 #ifndef GORDIAN_ANALYZER_WEB_GATEWAY_H_
 #define GORDIAN_ANALYZER_WEB_GATEWAY_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -43,6 +44,7 @@ struct GatewayOptions {
   std::shared_ptr<JobSource> jobs;
   std::shared_ptr<JobMetrics> metrics;  // of `jobs`, if others want them, too; null: its own
   std::function<void(const std::string&)> on_refused;  // a line for people
+  std::chrono::milliseconds look_every{1000};          // also where nobody calls Wake()
 };
 
 // Thread-safe; call Start once.
