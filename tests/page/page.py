@@ -154,20 +154,24 @@ class Run(PageTest):
         self.assertIsNotNone(report["history"])
         self.assertRaises(urllib.error.URLError, get, address, "healthz")
 
-    def test_a_verdict_is_on_the_page_soon_after_it_is_there(self):
-        """Asked: 0.3 s. A busy machine takes longer now and then: one quick one of a few tries is enough."""
-        delays = []
-        while len(delays) < 12 and not any(delay < 0.3 for delay in delays):
-            attempt = len(delays)
-            run, address = self.start_run(*HANG, "--twin", until="go", session=f"s{attempt}")
-            events = Events(address)
-            events.until(lambda job: job["verdict"] == "healthy")
-            os.kill(max(job_below(run.pid)), signal.SIGKILL)
-            events.until(lambda job: job["verdict"] not in ("", "healthy"))
-            delays.append(time.time() - os.stat(self.path(f"s{attempt}/verdict.json")).st_mtime)
-            self.end_job(run)
-        print("seconds from verdict.json to the page:", [round(d, 3) for d in delays], file=sys.stderr)
-        self.assertLess(min(delays), 0.3)
+    def test_the_page_says_what_verdict_json_says(self):
+        """How soon, bench/page/delay.mjs measures."""
+        run, address = self.start_run(*HANG, "--twin", until="go")
+        events = Events(address)
+        events.until(lambda job: job["verdict"] == "healthy")
+        killed = max(job_below(run.pid))
+        os.kill(killed, signal.SIGKILL)
+
+        def is_last(job):
+            """By the time an event comes, verdict.json may hold a later verdict, of which another event tells."""
+            main = json.loads(read(self.path("s/verdict.json")))
+            return job["verdict"] != "healthy" and all(job.get(key) == main[key]
+                                                       for key in ("verdict", "confidence", "check", "summary"))
+
+        self.assertIsNotNone(events.until(is_last), "the server has ended")
+        culprits = json.loads(read(self.path("s/verdict.json")))["culprit_processes"]
+        self.assertEqual([culprit["pid"] for culprit in culprits], [killed])
+        self.end_job(run)
 
     def test_beyond_loopback_it_wants_the_token_of_the_session(self):
         run, address = self.start_run(*HANG, http="0.0.0.0:0")
