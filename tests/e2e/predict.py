@@ -223,7 +223,8 @@ class Predict(CliTest):
         self.assertEqual((code, said["predicted"], said["complete"]), (0, [], False), said)
         self.assertTrue(said["unconfirmed"], said)
         for found in said["unconfirmed"]:
-            self.assertIn("another thread", found["why"])
+            # If gordian saw the thread run before its call, and never wait, the reason is what both threads use.
+            self.assertRegex(found["why"], "another thread|used one communicator by turns")
         text = self.gordian("predict", "s").stdout
         self.assertIn("not confirmed: ", text)
         self.assertIn("no deadlock predicted that is confirmed", text)
