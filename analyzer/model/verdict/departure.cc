@@ -3,26 +3,12 @@
 #include <map>
 #include <set>
 
+#include "analyzer/model/verdict/call_history.h"
+
 namespace gordian::model {
 namespace {
 
 constexpr size_t kFewestWitnesses = 2;
-
-// The order of call number `n`, its low half; nothing where it is not kept any more.
-std::optional<uint32_t> OrderOf(const PartNumbers& numbers, uint64_t n) {
-  if (n >= numbers.next || numbers.next - n > numbers.latest.size()) return std::nullopt;
-  return numbers.latest[numbers.next - n - 1];
-}
-
-// How many calls with `numbers` came before their process's call with this order.
-std::optional<uint64_t> CountBefore(const PartNumbers& numbers, uint32_t order) {
-  for (uint64_t count = numbers.next; count > 0; --count) {
-    const std::optional<uint32_t> call = OrderOf(numbers, count - 1);
-    if (!call) return std::nullopt;
-    if (static_cast<int32_t>(*call - order) < 0) return count;
-  }
-  return 0;
-}
 
 // How often a member had called something: before its Y (or X), and before the Y before that.
 struct Counts {
@@ -37,22 +23,12 @@ std::optional<Counts> CountsAt(const PartNumbers& numbers, uint32_t now, uint32_
   return Counts{*count, *then};
 }
 
-// The other member's end of it.
-PartRef EndOf(const PartRef& part, int rank) {
-  PartRef end = part;
-  end.rank = rank;
-  if (part.kind == PartKind::kCollective) return end;
-  end.kind = part.kind == PartKind::kSend ? PartKind::kReceive : PartKind::kSend;
-  end.peer = part.rank;
-  return end;
-}
-
 std::string Times(uint64_t n) { return n == 1 ? "once" : std::to_string(n) + " times"; }
 
 class Search {
  public:
   Search(const WaitForGraph& graph, const Names& names)
-      : graph_(graph), matcher_(graph.matcher()), names_(names) {}
+      : history_(graph), matcher_(graph.matcher()), names_(names) {}
 
   // a waits in `wanted`, b in `other`.
   std::optional<Departure> Between(const PartRef& wanted, const PartRef& other) const {
@@ -116,37 +92,18 @@ class Search {
   // `end`, or not `wanted` before it.
   std::optional<uint64_t> OftenBefore(const PartRef& end, const PartRef& wanted) const {
     const MemberSlot* const slot = matcher_.Slot(end);
-    const PartNumbers* const numbers = NumbersOf(wanted);
+    const PartNumbers* const numbers = history_.NumbersOf(wanted);
     if (slot == nullptr || !slot->Called() || numbers == nullptr) return {};
     const std::optional<uint64_t> count = CountBefore(*numbers, static_cast<uint32_t>(slot->order));
     return count && *count > wanted.sequence ? count : std::nullopt;
-  }
-
-  // The member's process, unless records of it were lost.
-  const Process* Complete(const CommMember& member) const {
-    const Process* process = member.known ? graph_.execution().Find(member.process) : nullptr;
-    return process == nullptr || process->Lossy() ? nullptr : process;
-  }
-
-  // How the member numbers its end's calls; null where that may be wrong.
-  const PartNumbers* NumbersOf(const PartRef& end) const {
-    const Communicator& comm = matcher_.comms()[end.comm];
-    const CommMember& member = comm.members[end.rank];
-    const Process* process = Complete(member);
-    if (comm.unsure || comm.opaque || process == nullptr) return nullptr;
-    const auto local = process->comms.find(member.comm);
-    if (local == process->comms.end()) return nullptr;
-    if (end.kind == PartKind::kCollective) return &local->second.collectives;
-    const auto numbers = local->second.transfers.find({end.peer, end.kind == PartKind::kSend});
-    return numbers == local->second.transfers.end() ? nullptr : &numbers->second;
   }
 
   // How often the member of `end` had called it before its call with order `now`, and before it
   // called number `sequence` - 1 of `mark`, an end of its own.
   std::optional<Counts> Numbered(const PartRef& end, const PartRef& mark, uint64_t now,
                                  uint64_t sequence) const {
-    const PartNumbers* const numbers = NumbersOf(end);
-    const PartNumbers* const marks = NumbersOf(mark);
+    const PartNumbers* const numbers = history_.NumbersOf(end);
+    const PartNumbers* const marks = history_.NumbersOf(mark);
     if (numbers == nullptr || marks == nullptr || marks->launched > 0 || sequence == 0) return {};
     const std::optional<uint32_t> before = OrderOf(*marks, sequence - 1);
     if (!before) return {};
@@ -173,8 +130,8 @@ class Search {
   std::vector<Counts> Alike(const Waiter& witness, const PartRef& wanted, int a, int b) const {
     std::vector<Counts> alike;
     const CommMember& member = matcher_.comms()[witness.part.comm].members[witness.part.rank];
-    const Process* const process = Complete(member);
-    const PartNumbers* const marks = NumbersOf(witness.part);
+    const Process* const process = history_.Complete(member);
+    const PartNumbers* const marks = history_.NumbersOf(witness.part);
     if (process == nullptr || marks == nullptr || witness.part.sequence == 0) return alike;
     const std::optional<uint32_t> before = OrderOf(*marks, witness.part.sequence - 1);
     if (!before) return alike;
@@ -200,7 +157,7 @@ class Search {
     return alike;
   }
 
-  const WaitForGraph& graph_;
+  const CallHistory history_;
   const Matcher& matcher_;
   const Names& names_;
 };
