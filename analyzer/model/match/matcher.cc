@@ -446,10 +446,49 @@ void Matcher::Retire(Communicator& comm, Instances::iterator instance) {
   comm.instances.erase(instance);
 }
 
+void Matcher::KeepFinished(Communicator& comm, uint64_t sequence, const Instance& instance) const {
+  // A report compares them with mismatches (sibling_calls.h), and says the same at every look: what
+  // it may read of the first ones stays.
+  constexpr size_t kMismatchesCompared = 4;
+  if (instance.mismatch != kAgrees || !instance.members.front().accepted) return;
+  const FinishedCall call = {sequence, instance.members.front().signature};
+  for (size_t i = 0; i < std::min(mismatches_.size(), kMismatchesCompared); ++i) {
+    if (mismatches_[i].kind != PartKind::kCollective || mismatches_[i].sequence != sequence)
+      continue;
+    comm.to_compare.push_back(call);
+    break;
+  }
+  if (comm.finished.size() < kFinishedKept) return comm.finished.push_back(call);
+  comm.finished[comm.oldest_finished] = call;
+  comm.oldest_finished = (comm.oldest_finished + 1) % kFinishedKept;
+}
+
+const OpSignature* Matcher::AgreedCall(int index, uint64_t sequence) const {
+  const Communicator& comm = comms_[index];
+  if (const Instance* const instance = FindInstance(index, sequence)) {
+    if (instance->mismatch != kAgrees) return nullptr;
+    const OpSignature* agreed = nullptr;
+    int accepted = 0;
+    for (const MemberSlot& slot : instance->members) {
+      if (!slot.accepted) continue;
+      ++accepted;
+      agreed = &slot.signature;
+    }
+    return accepted < 2 ? nullptr : agreed;
+  }
+  for (const std::vector<FinishedCall>* const kept : {&comm.finished, &comm.to_compare}) {
+    for (const FinishedCall& call : *kept) {
+      if (call.sequence == sequence) return &call.signature;
+    }
+  }
+  return nullptr;
+}
+
 void Matcher::MaybeRetire(Communicator& comm, uint64_t sequence) {
   const auto it = Find(&comm.instances, sequence);
   if (it->second.done >= comm.nranks) {
     if (it->second.mismatch >= 0) mismatches_[it->second.mismatch].completed = true;
+    KeepFinished(comm, sequence, it->second);
     return Retire(comm, it);
   }
   if (comm.instances.size() <= kMaxHeldWithUnseenMembers) return;

@@ -54,6 +54,14 @@ struct Instance {
   int mismatch = kAgrees;  // or index into Matcher::mismatches()
 };
 
+// A collective that all members are done with, and agreed on.
+struct FinishedCall {
+  uint64_t sequence = 0;
+  OpSignature signature;
+};
+// Of a communicator's finished collectives the last that are kept.
+inline constexpr size_t kFinishedKept = 32;
+
 struct Transfer {
   MemberSlot send, receive;
   int mismatch = kAgrees;
@@ -117,6 +125,9 @@ struct Communicator {
   std::vector<CommMember> members;                                        // by rank
   Instances instances;                                                    // unfinished, by sequence
   std::map<std::pair<int, int>, std::map<uint64_t, Transfer>> transfers;  // (source, destination)
+  std::vector<FinishedCall> finished;    // the last kFinishedKept, in any order
+  size_t oldest_finished = 0;            // of them, once there are so many
+  std::vector<FinishedCall> to_compare;  // with the numbers of the job's first mismatches
   std::map<SignalKey, SignalLine> signals;
   bool signals_unseen = false;  // graphs send or take some
   bool any_source = false;      // some member has received from any: numbers pair no transfers
@@ -264,6 +275,11 @@ class Matcher {
     return const_cast<Matcher*>(this)->FindTransfer(part);
   }
 
+  // What the members have called as this collective: all of them, or as many as have, two at least,
+  // that agree. Null: they do not, or it was done too long ago. Valid until the next operation on the
+  // communicator is posted or done.
+  const OpSignature* AgreedCall(int comm, uint64_t sequence) const;
+
   InitCall& Init(CommUid uid, Call call, int parent, int nranks);
   InitCall* FindInit(CommUid uid);
   const InitCall* FindInit(CommUid uid) const { return const_cast<Matcher*>(this)->FindInit(uid); }
@@ -307,6 +323,7 @@ class Matcher {
   void Keep(int mismatch, int rank, uint64_t sequence, const OpSignature&);
   void CheckInstance(int comm, uint64_t sequence, Instance&, int rank, uint64_t now_ns);
   void CheckTransfer(const PartRef&, Transfer&, uint64_t now_ns);
+  void KeepFinished(Communicator&, uint64_t sequence, const Instance&) const;
   void MaybeRetire(Communicator&, uint64_t sequence);
   void Retire(Communicator&, Instances::iterator);
   void MaybeRetireTransfer(const PartRef&);

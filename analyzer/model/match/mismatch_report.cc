@@ -1,7 +1,9 @@
 // Findings about members of an operation that disagree (wait-model.md §5).
 #include <algorithm>
 #include <map>
+#include <optional>
 
+#include "analyzer/model/match/sibling_calls.h"
 #include "analyzer/model/verdict/check_catalogue.h"
 #include "analyzer/model/verdict/hangs.h"
 
@@ -75,11 +77,17 @@ std::vector<Finding> MismatchFindings(const Matcher& matcher, const Names& names
   for (const Mismatch& mismatch : matcher.mismatches()) {
     if (matcher.comms()[mismatch.comm].unsure || names.OfEarlierStart(mismatch.comm)) continue;
     const bool transfer = mismatch.kind != PartKind::kCollective;
-    const std::vector<std::vector<const MismatchMember*>> camps = Camps(mismatch);
+    std::vector<std::vector<const MismatchMember*>> camps = Camps(mismatch);
     const bool all = static_cast<int>(mismatch.members.size()) >= mismatch.expected_members;
     const bool majority = 2 * static_cast<int>(camps.front().size()) > mismatch.expected_members;
     if (!all && !majority && !settled && now_ns < mismatch.found_ns + kSettleNs) continue;
-    const bool tie = camps.size() < 2 || camps[0].size() == camps[1].size();
+    bool tie = camps.size() < 2 || camps[0].size() == camps[1].size();
+    std::optional<CampOfSiblings> right;
+    if (tie && camps.size() > 1) right = FindCampOfSiblings(matcher, mismatch, camps);
+    if (right) {
+      tie = false;
+      std::rotate(camps.begin(), camps.begin() + right->camp, camps.begin() + right->camp + 1);
+    }
 
     Finding finding = MakeFinding(CheckOf(mismatch), Confidence::kConfirmed);
     StuckOperation operation;
@@ -116,6 +124,16 @@ std::vector<Finding> MismatchFindings(const Matcher& matcher, const Names& names
     std::sort(finding.culprit_ranks.begin(), finding.culprit_ranks.end());
     finding.summary = text + " as " + (transfer ? "transfer #" : "operation #") +
                       Number(mismatch.sequence) + " on " + names.Comm(mismatch.comm) + ".";
+    if (right) {
+      const int n = static_cast<int>(right->comms.size());
+      finding.summary +=
+          " " + RankList(finding.culprit_ranks, true) +
+          (finding.culprit_ranks.size() == 1 ? " departs" : " depart") +
+          ": as their own operation #" + Number(mismatch.sequence) + " the ranks of " +
+          names.Comm(right->comms.front()) +
+          (n > 1 ? ", and of " + std::to_string(n - 1) + " more such communicators," : "") + " " +
+          Passed(right->signature, mismatch.bits, true) + ".";
+    }
     if (mismatch.further > 0) {
       finding.summary += " " + Number(mismatch.further) + " more on it after that.";
     }

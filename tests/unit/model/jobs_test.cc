@@ -403,6 +403,46 @@ TEST(Jobs, WitnessesSayWhoDeparts) {
              Deadlock({3}, "host-wait-cycle"));
 }
 
+TEST(Jobs, SiblingsSayWhichOfTwoDeparts) {
+  // Pairs of neighbours, and pairs across them: each process makes one of each, in this order.
+  std::vector<SimComm> comms = Comms(5, 4);
+  const std::vector<std::vector<int>> members = {{0, 1}, {2, 3}, {0, 2}, {1, 3}};
+  for (int c = 1; c < 5; ++c) {
+    comms[c].members = members[c - 1];
+    comms[c].id = c < 3 ? 2 : 3;
+  }
+  const auto rank = [](int near, int far, Op second) {
+    return Program{Init(0),        Init(near),   Init(far),   AllReduce(near),
+                   AllReduce(far), StreamSync(), second,      AllReduce(far),
+                   StreamSync(),   AllReduce(0), StreamSync()};
+  };
+  const auto all = [&](Op second_of_3) {
+    return std::vector<Program>{rank(1, 3, AllReduce(1)), rank(1, 4, AllReduce(1)),
+                                rank(2, 3, AllReduce(2)), rank(2, 4, second_of_3)};
+  };
+  const auto mismatch = [](std::vector<int> culprits, const char* check) {
+    return Want{VerdictKind::kMismatch, Confidence::kConfirmed, std::move(culprits), check};
+  };
+  ExpectHang(comms, all(AllReduce(2, 1, 7)), mismatch({3}, "mismatch-count"));
+  ExpectHang(comms, all(Bcast(2, 0)), mismatch({3}, "mismatch-kind"));
+  ExpectHealthy(comms, all(AllReduce(2)));
+  // Ranks of another number: nothing says that the pairs play the same part.
+  comms[2].id = 7;
+  ExpectHang(comms, all(AllReduce(2, 1, 7)), mismatch({2, 3}, "mismatch-count"));
+  // A sibling that called something else before plays another part, too.
+  comms[2].id = 2;
+  std::vector<Program> unlike = all(AllReduce(2, 1, 7));
+  unlike[0][3] = unlike[1][3] = AllReduce(1, 1, 9);
+  ExpectHang(comms, unlike, mismatch({2, 3}, "mismatch-count"));
+  // One of two children of a split.
+  comms[1].parent = comms[2].parent = 0;
+  comms[2].color = 1;
+  comms[1].id = 7;
+  std::vector<Program> split = all(AllReduce(2, 1, 7));
+  for (int r = 0; r < 4; ++r) split[r][1] = Split(r < 2 ? 1 : 2);
+  ExpectHang(comms, split, mismatch({3}, "mismatch-count"));
+}
+
 TEST(Jobs, InversionInAGraph) {
   const Program usual = Inits(2) + Program{Graph(1, {AllReduce(0), AllReduce(1)}), StreamSync()};
   const Program other = Inits(2) + Program{Graph(1, {AllReduce(1), AllReduce(0)}), StreamSync()};

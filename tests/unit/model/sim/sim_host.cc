@@ -147,7 +147,7 @@ SimJob::OpPart SimJob::Number(int process, const Op& op) {
 
 void SimJob::FillOperation(CallRecord* r, const OpPart& part, int process) {
   auto& operation = r->Make<ring::OperationPayload>();
-  operation.comm = static_cast<CommId>(part.op.comm + 1);
+  operation.comm = CommIdOf(part.op.comm);
   operation.stream = Id(part.op.stream);
   operation.count = part.op.count;
   operation.datatype = part.op.datatype;
@@ -231,7 +231,7 @@ void SimJob::Begin(int process, const Op& op) {
       works.push_back(w);
       const Call call = op.what == Do::kSignal ? Call::kSignal : Call::kWaitSignal;
       CallRecord& begin = Emit(process, RecordKind::kBegin, call);
-      begin.payload = ring::SignalPayload{.comm = static_cast<CommId>(op.comm + 1),
+      begin.payload = ring::SignalPayload{.comm = CommIdOf(op.comm),
                                           .stream = Id(op.stream),
                                           .peer = op.root_or_peer,
                                           .count = static_cast<uint32_t>(op.count),
@@ -267,14 +267,14 @@ void SimJob::Begin(int process, const Op& op) {
                              : op.what == Do::kInit ? Call::kCommInit
                                                     : Call::kCommSplit);
       auto& init = r.Make<ring::CommInitPayload>();
-      init.comm = static_cast<CommId>(op.comm + 1);
+      init.comm = CommIdOf(op.comm);
       init.uid = NameOf(op.comm, process);
       init.device = 0;
       if (op.what == Do::kInit) {
         init.nranks = static_cast<int>(comms_[op.comm].members.size());
         init.rank = RankIn(op.comm, process);
       } else {
-        init.parent = static_cast<CommId>(comms_[op.comm].parent + 1);
+        init.parent = CommIdOf(comms_[op.comm].parent);
         init.color = comms_[op.comm].color;
       }
       if (launch_order) r.flags |= kLaunchOrder;
@@ -289,7 +289,7 @@ void SimJob::Begin(int process, const Op& op) {
       }
       if (!comms_[op.comm].name.empty()) {
         auto& name = Emit(process, RecordKind::kText, Call::kCommInit).Make<ring::TextPayload>();
-        name.comm = static_cast<CommId>(op.comm + 1);
+        name.comm = CommIdOf(op.comm);
         comms_[op.comm].name.copy(name.text, sizeof name.text);
       }
       break;
@@ -397,23 +397,19 @@ void SimJob::Begin(int process, const Op& op) {
       p.stopped = true;
       break;
     case Do::kAbort:
-      blocks(Call::kCommAbort).Make<ring::CommCallPayload>().comm =
-          static_cast<CommId>(op.comm + 1);
+      blocks(Call::kCommAbort).Make<ring::CommCallPayload>().comm = CommIdOf(op.comm);
       p.covered.clear();
       break;
     case Do::kDestroy:
-      blocks(Call::kCommDestroy).Make<ring::CommCallPayload>().comm =
-          static_cast<CommId>(op.comm + 1);
+      blocks(Call::kCommDestroy).Make<ring::CommCallPayload>().comm = CommIdOf(op.comm);
       p.destroyed.insert(op.comm);
       break;
     case Do::kFinalize:
-      blocks(Call::kCommFinalize).Make<ring::CommCallPayload>().comm =
-          static_cast<CommId>(op.comm + 1);
+      blocks(Call::kCommFinalize).Make<ring::CommCallPayload>().comm = CommIdOf(op.comm);
       p.covered.clear();
       break;
     case Do::kWindow:
-      blocks(Call::kCommWindowRegister).Make<ring::CommCallPayload>().comm =
-          static_cast<CommId>(op.comm + 1);
+      blocks(Call::kCommWindowRegister).Make<ring::CommCallPayload>().comm = CommIdOf(op.comm);
       ++p.windows[op.comm];
       break;
     case Do::kGraph:
@@ -570,7 +566,7 @@ void SimJob::EndCall(int process, const Op& op) {
            : op.what == Do::kInit ? Call::kCommInit
                                   : Call::kCommSplit)
           .payload = ring::EndPayload{.result = result,
-                                      .comm = static_cast<CommId>(op.comm + 1),
+                                      .comm = CommIdOf(op.comm),
                                       .nranks = static_cast<int>(comms_[op.comm].members.size()),
                                       .rank = RankIn(op.comm, process)};
       return;

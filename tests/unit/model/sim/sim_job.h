@@ -150,6 +150,7 @@ struct SimComm {
   // these all but the first know it by another name than the new ones; the first knows both.
   int grown_from = -1;
   bool blocking = true;
+  int id = 0;  // what its members' records call it; 0: its place among the job's, from 1 on
 };
 
 // The stream's number in records.
@@ -364,6 +365,10 @@ class SimJob {
 
   std::map<std::tuple<int, int, int>, uint64_t>
       signals_;  // (communicator, source, destination): sent, not taken
+  CommId CommIdOf(int comm) const {
+    return static_cast<CommId>(comms_[comm].id > 0 ? comms_[comm].id : comm + 1);
+  }
+
   std::vector<SimComm> comms_;
   mutable std::vector<Program> programs_;                      // a Turn exchanges threads
   mutable std::vector<std::vector<Program>> helper_programs_;  // by process

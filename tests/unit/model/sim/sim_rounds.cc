@@ -47,7 +47,7 @@ ThreadState SimJob::StateOf(int process) const {
   t.published = t.collected = p.published;
   if (p.in_call && p.polled) {
     const Op& op = programs_[process][p.pc];
-    t.poll_object = next == Do::kPollComm ? ring::kPolledComm | static_cast<uint64_t>(op.comm + 1)
+    t.poll_object = next == Do::kPollComm ? ring::kPolledComm | CommIdOf(op.comm)
                                           : 0x9000u + static_cast<uint64_t>(op.event);
     t.poll_count = 1000;
     t.poll_since_ns = p.call_since;
@@ -118,7 +118,7 @@ Round SimJob::MakeRound() {
     }
     for (const auto& [comm, next_sequence] : p.eager) {
       CommStateNow c;
-      c.comm = static_cast<CommId>(comm + 1);
+      c.comm = CommIdOf(comm);
       c.state = p.aborted.count(comm) > 0 ? CommState::kAborted : CommState::kReady;
       // Counts what was accepted.
       c.next_sequence = next_sequence;
@@ -132,8 +132,7 @@ Round SimJob::MakeRound() {
       const bool ready =
           std::all_of(comms_[comm].members.begin(), comms_[comm].members.end(),
                       [&](int member) { return procs_[member].made.count(comm) > 0; });
-      state.comms.push_back(
-          {static_cast<CommId>(comm + 1), ready ? CommState::kReady : CommState::kIniting, 0});
+      state.comms.push_back({CommIdOf(comm), ready ? CommState::kReady : CommState::kIniting, 0});
     }
     state.nccl_calls = 0;
     round.processes.push_back(std::move(state));

@@ -112,11 +112,11 @@ std::shared_ptr<const StateBlock> SimJob::MakeBlock(int process) const {
         now != nullptr && (now->what == Do::kInit || now->what == Do::kSplit) && now->comm == comm;
     const SimComm& c = comms_[comm];
     BlockComm& out = block->comms.emplace_back();
-    out.comm = static_cast<CommId>(comm + 1);
+    out.comm = CommIdOf(comm);
     out.uid = NameOf(comm, process);
     out.other_uid = OtherNameOf(comm, process);
     out.device = 0;
-    out.parent = c.parent < 0 ? 0 : static_cast<CommId>(c.parent + 1);
+    out.parent = c.parent < 0 ? 0 : CommIdOf(c.parent);
     const bool known = !making || c.parent < 0;
     out.nranks = known ? static_cast<int>(c.members.size()) : 0;
     out.rank = known ? RankIn(comm, process) : -1;
@@ -154,7 +154,7 @@ std::shared_ptr<const StateBlock> SimJob::MakeBlock(int process) const {
     std::sort(parts.begin(), parts.end());
     const auto [comm, kind, peer] = key;
     CalledNumbers& out = block->numbers.emplace_back();
-    out.comm = static_cast<CommId>(comm + 1);
+    out.comm = CommIdOf(comm);
     out.kind = kind;
     out.peer = peer;
     out.next = parts.size();
@@ -185,7 +185,7 @@ std::shared_ptr<const StateBlock> SimJob::MakeBlock(int process) const {
   for (const auto& [key, count] : p.signals) {
     const auto& [comm, peer, send] = key;
     CalledNumbers& out = block->numbers.emplace_back();
-    out.comm = static_cast<CommId>(comm + 1);
+    out.comm = CommIdOf(comm);
     out.kind = send ? NumberKind::kSignalsSent : NumberKind::kSignalsAwaited;
     out.peer = peer;
     out.next = count;
@@ -223,7 +223,7 @@ std::shared_ptr<const StateBlock> SimJob::MakeBlock(int process) const {
           pending.ordinal = ordinal;
           pending.launch = launch.parts.front().order;
           pending.in_group = launch.group;
-          pending.comm = static_cast<CommId>(part.op.comm + 1);
+          pending.comm = CommIdOf(part.op.comm);
           pending.call = part.op.call;
           pending.root_or_peer = part.op.root_or_peer;
           pending.sequence = part.called;
@@ -240,7 +240,7 @@ std::shared_ptr<const StateBlock> SimJob::MakeBlock(int process) const {
       PendingOperation& pending = out.pending.emplace_back();
       pending.ordinal = ordinal;
       pending.launch = work.order;
-      pending.comm = static_cast<CommId>(work.comm + 1);
+      pending.comm = CommIdOf(work.comm);
       pending.call = work.what == Do::kSignal ? Call::kSignal : Call::kWaitSignal;
       pending.root_or_peer = work.peer;
       pending.sequence = work.number;
@@ -260,7 +260,7 @@ std::shared_ptr<const CallDetail> SimJob::MakeDetail(int process) const {
   if (!p.in_call || p.polled || p.pc >= programs_[process].size()) return nullptr;
   const Op& op = Now(process);
   auto detail = std::make_shared<CallDetail>();
-  detail->comm = static_cast<CommId>(op.comm + 1);
+  detail->comm = CommIdOf(op.comm);
   detail->device = 0;
   if (programs_[process][p.pc].what == Do::kGraph) {
     detail->flags = kCapturing;
