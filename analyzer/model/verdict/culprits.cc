@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "analyzer/model/match/wrong_peer.h"
+#include "analyzer/model/verdict/counterparts.h"
 #include "analyzer/model/verdict/departure.h"
 
 namespace gordian::model {
@@ -256,6 +257,8 @@ Culprits FindCulprits(const WaitForGraph& graph, const Names& names,
   }
   if (alone.size() == 1) return {{*alone.begin()}, ""};
   if (mistaken.size() == 1 && !doubt) return {{*mistaken.begin()}, ""};
+  const UnlikeCounterparts unlike = FindUnlikeCounterparts(graph, names, cycle);
+  if (!unlike.ranks.empty()) return {unlike.ranks, unlike.sentence};
   return {{in_cycle.begin(), in_cycle.end()}, ""};
 }
 

@@ -443,6 +443,46 @@ TEST(Jobs, SiblingsSayWhichOfTwoDeparts) {
   ExpectHang(comms, split, mismatch({3}, "mismatch-count"));
 }
 
+TEST(Jobs, CounterpartsSayWhoDeparts) {
+  // A pair's collective, then one of all: two ranks wait for each other, the other pair shows what
+  // comes first. It is the first step, so nothing was counted before.
+  std::vector<SimComm> comms = Comms(3, 4);
+  comms[1].members = {0, 1};
+  comms[2].members = {2, 3};
+  comms[1].id = comms[2].id = 2;
+  const auto rank = [](int pair, bool early) {
+    const Program near = {AllReduce(pair), StreamSync()}, all = {AllReduce(0), StreamSync()};
+    return Program{Init(0), Init(pair)} + (early ? all + near : near + all);
+  };
+  ExpectHang(comms, {rank(1, false), rank(1, false), rank(2, false), rank(2, true)},
+             Deadlock({3}, "host-wait-cycle"));
+  ExpectHealthy(comms, {rank(1, false), rank(1, false), rank(2, false), rank(2, false)});
+
+  // A pair that calls something else has another part in the job.
+  const Program apart = {Init(0),      Init(1),      AllReduce(1, 1, 9),
+                         StreamSync(), AllReduce(0), StreamSync()};
+  ExpectHang(comms, {apart, apart, rank(2, false), rank(2, true)},
+             Deadlock({2, 3}, "host-wait-cycle"));
+
+  // Transfers on two rails, of ranks 0 and 2 and of ranks 1 and 3: the same places count.
+  std::vector<SimComm> rails = Comms(3, 4);
+  rails[1].members = {0, 2};
+  rails[2].members = {1, 3};
+  rails[1].id = rails[2].id = 2;
+  const auto exchange = [](int rail, bool sends_first) {
+    const int peer = sends_first ? 1 : 0;
+    const Program send = {Send(rail, peer), StreamSync()},
+                  receive = {Recv(rail, peer), StreamSync()};
+    return Program{Init(0), Init(rail)} + (sends_first ? send + receive : receive + send);
+  };
+  Program early = {Init(0), Init(1), Recv(1, 1), StreamSync(), Send(1, 1), StreamSync()};
+  ExpectHang(rails, {early, exchange(2, true), exchange(1, false), exchange(2, false)},
+             Deadlock({0}, "point-to-point-order-cycle"));
+  rails[2].id = 7;
+  ExpectHang(rails, {early, exchange(2, true), exchange(1, false), exchange(2, false)},
+             Deadlock({0, 2}, "point-to-point-order-cycle"));
+}
+
 TEST(Jobs, InversionInAGraph) {
   const Program usual = Inits(2) + Program{Graph(1, {AllReduce(0), AllReduce(1)}), StreamSync()};
   const Program other = Inits(2) + Program{Graph(1, {AllReduce(1), AllReduce(0)}), StreamSync()};
