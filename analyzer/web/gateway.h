@@ -44,7 +44,7 @@ struct GatewayOptions {
   std::shared_ptr<JobSource> jobs;
   std::shared_ptr<JobMetrics> metrics;  // of `jobs`, if others want them, too; null: its own
   std::function<void(const std::string&)> on_refused;  // a line for people
-  std::chrono::milliseconds look_every{1000};          // also where nobody calls Wake()
+  std::chrono::milliseconds look_every{1000};          // the gateway, without a Wake()
 };
 
 // Thread-safe; call Start once.

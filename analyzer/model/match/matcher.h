@@ -59,7 +59,7 @@ struct FinishedCall {
   uint64_t sequence = 0;
   OpSignature signature;
 };
-// Of a communicator's finished collectives the last that are kept.
+// The matcher keeps the last so many of a communicator's finished collectives.
 inline constexpr size_t kFinishedKept = 32;
 
 struct Transfer {

@@ -29,8 +29,8 @@ struct CampOfSiblings {
   OpSignature signature;   // what their members call
 };
 
-// Of members that disagree on a collective, none of which are most: the camp that calls what each
-// sibling's members agree on as theirs with the same number. A sibling counts if it is known to
+// Members disagree on a collective, and no camp has most of them: gives the camp that calls what
+// each sibling's members agree on as theirs with the same number. A sibling counts if it is known to
 // have called the same as this communicator before, or if this is the first collective of both.
 // Nothing: no sibling counts, or they call what no camp does, or what several do.
 std::optional<CampOfSiblings> FindCampOfSiblings(

@@ -16,6 +16,12 @@ std::optional<uint64_t> CountBefore(const PartNumbers& numbers, uint32_t order) 
   return 0;
 }
 
+std::pair<int, int> EndsOf(const PartRef& part) {
+  if (part.kind == PartKind::kCollective) return {-1, -1};
+  return part.kind == PartKind::kSend ? std::pair(part.rank, part.peer)
+                                      : std::pair(part.peer, part.rank);
+}
+
 PartRef EndOf(const PartRef& part, int rank) {
   PartRef end = part;
   end.rank = rank;
@@ -31,7 +37,7 @@ const Process* CallHistory::Complete(const CommMember& member) const {
 }
 
 const PartNumbers* CallHistory::NumbersOf(const PartRef& end) const {
-  const Communicator& comm = matcher_.comms()[end.comm];
+  const Communicator& comm = graph_.matcher().comms()[end.comm];
   const CommMember& member = comm.members[end.rank];
   const Process* process = Complete(member);
   if (comm.unsure || comm.opaque || process == nullptr) return nullptr;

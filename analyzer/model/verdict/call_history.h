@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "analyzer/model/waits/wait_for_graph.h"
 
@@ -11,6 +12,9 @@ namespace gordian::model {
 
 // The order of call number `n`, its low half; nothing where it is not kept any more.
 std::optional<uint32_t> OrderOf(const PartNumbers&, uint64_t n);
+
+// The source's and the destination's rank of a transfer; of a collective (-1, -1).
+std::pair<int, int> EndsOf(const PartRef&);
 
 // How many calls with these numbers came before their process's call with this order.
 std::optional<uint64_t> CountBefore(const PartNumbers&, uint32_t order);
@@ -20,7 +24,7 @@ PartRef EndOf(const PartRef&, int rank);
 
 class CallHistory {
  public:
-  explicit CallHistory(const WaitForGraph& graph) : graph_(graph), matcher_(graph.matcher()) {}
+  explicit CallHistory(const WaitForGraph& graph) : graph_(graph) {}
 
   // The member's process, unless records of it were lost; else null.
   const Process* Complete(const CommMember&) const;
@@ -30,7 +34,6 @@ class CallHistory {
 
  private:
   const WaitForGraph& graph_;
-  const Matcher& matcher_;
 };
 
 }  // namespace gordian::model

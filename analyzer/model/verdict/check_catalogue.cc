@@ -28,8 +28,7 @@ constexpr char kMismatchEvidence[] =
 constexpr char kMismatchFooled[] =
     "Nothing known unless records are lost. The check names the minority; if one rank is right and "
     "the others are wrong, it names the right one. Of two members it names the one that departs "
-    "from "
-    "sibling communicators; a sibling that is at another step of its program misleads it.";
+    "from sibling communicators; a sibling that is at another step of its program misleads it.";
 constexpr char kAbsence[] =
     "Other ranks wait in an operation that this rank has not called; its threads are outside of "
     "NCCL.";

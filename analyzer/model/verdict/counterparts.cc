@@ -22,17 +22,15 @@ using CallsOfEnds = std::map<size_t, CallOfEnd>;  // by operation
 
 class CounterpartSearch {
  public:
+  // Every arrow of the cycle has a part.
   CounterpartSearch(const WaitForGraph& graph, const Names& names, const std::vector<Arrow>& cycle)
       : matcher_(graph.matcher()), names_(names), history_(graph) {
     std::set<std::tuple<int, int, int, uint64_t>> seen;
     for (const Arrow& arrow : cycle) {
       in_cycle_.insert(arrow.edge.rank);
-      if (arrow.part == nullptr) continue;
       const PartRef& ref = arrow.part->ref;
       const bool collective = ref.kind == PartKind::kCollective;
-      const bool sends = ref.kind == PartKind::kSend;
-      const int source = collective ? -1 : sends ? ref.rank : ref.peer;
-      const int target = collective ? -1 : sends ? ref.peer : ref.rank;
+      const auto [source, target] = EndsOf(ref);
       if (!seen.insert({ref.comm, source, target, ref.sequence}).second) continue;
       const size_t operation = operations_++;
       AddEnds(operation, ref, ref.comm);
@@ -52,16 +50,17 @@ class CounterpartSearch {
       const std::optional<size_t> first = FirstOf(own->second, own->second);
       if (!first || MayMove(own->second, *first)) return {};
       std::map<size_t, std::vector<int>> votes;  // by operation: who called it first
-      size_t like = 0, unlike = 0;
+      size_t voters = 0;
       for (const auto& [other, theirs] : ends_) {
         if (other == rank) continue;
         const std::optional<size_t> vote = FirstOf(theirs, own->second);
         if (!vote) continue;
         votes[*vote].push_back(other);
-        ++(*vote == *first ? like : unlike);
+        ++voters;
       }
-      if (like == unlike) return {};
-      if (like > unlike) continue;
+      const size_t like = votes[*first].size();
+      if (2 * like == voters) return {};
+      if (2 * like > voters) continue;
       found.ranks.push_back(rank);
       if (found.ranks.size() == 1) found.sentence = Sentence(rank, own->second, *first, votes);
     }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "analyzer/model/match/wrong_peer.h"
+#include "analyzer/model/verdict/call_history.h"
 #include "analyzer/model/verdict/counterparts.h"
 #include "analyzer/model/verdict/departure.h"
 
@@ -42,9 +43,7 @@ class Ballot {
       if (arrow.part != nullptr) {
         const PartRef& ref = arrow.part->ref;
         const bool collective = ref.kind == PartKind::kCollective;
-        const bool sends = ref.kind == PartKind::kSend;
-        const int source = collective ? -1 : sends ? ref.rank : ref.peer;
-        const int target = collective ? -1 : sends ? ref.peer : ref.rank;
+        const auto [source, target] = EndsOf(ref);
         if (!seen.insert({ref.comm, source, target, ref.sequence, 0}).second) continue;
         collective ? OfCollective(i, ref) : OfTransfer(i, ref, source, target);
       } else if (arrow.captured != nullptr) {
